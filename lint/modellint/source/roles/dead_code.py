@@ -227,35 +227,38 @@ class Uses:
 def builds_by_dotted_names(project: Project, path: str) -> bool:
     """Whether modules in the package of a file build what they are told of by a dotted name: ``getattr(import_module(path), name)``.
 
-    What they are told stands in a configuration, which need not be here.
+    What they are told stands in a configuration, which need not be here. The package is the folder of the function that does.
     """
-    package = os.path.relpath(path, project.root).rpartition(os.sep)[0].partition(os.sep)[0]
-    return project.remembered(("builds by dotted names", package), lambda: any(_builders(project, package)))
+    folders = project.remembered(("builds by dotted names",), lambda: frozenset(_building_folders(project)))
+    return any(path.startswith(folder + os.sep) for folder in folders)
 
 
-def _builders(project: Project, package: str) -> Iterator[bool]:
-    """Of each use of a function that takes what a dotted name means, in a package, whether a module makes it."""
+def _building_folders(project: Project) -> Iterator[str]:
+    """The folders of functions that take what a dotted name means, and that a module below has do so."""
     project.touch_tree()
-    inside = os.path.join(project.root, package)  # noqa: PTH118
     for path in project.mentions.naming("import_module"):
         file = None if path.endswith(".ipynb") or is_path_of_tests(project, path) else project.file(path)
         if file is None or "getattr" not in file.source.text:
             continue
+        folder = os.path.dirname(path)  # noqa: PTH120
         functions = [*file.functions.values()]
         first = [function for function in functions if _gets_from_import(function)]
         names = {function.name for function in first}
         builders = [*first, *(part for part in functions if part not in first and names & mentioned_in(part))]
-        for builder in builders:
-            for place in project.mentions.naming(builder.name)[:_MOST_FILES]:
-                other = project.file(place) if place.startswith(inside) and not place.endswith(".ipynb") else None
-                for mention in mentions_in(other, builder.name) if other is not None else ():
-                    owner = mention.cls
-                    yield (
-                        other is not None
-                        and owner is not None
-                        and owner is mention.around[0]
-                        and project.is_module(ClassRef(other, owner)) is True
-                    )
+        if any(_is_asked_by_a_module(project, builder.name, folder) for builder in builders):
+            yield folder
+
+
+def _is_asked_by_a_module(project: Project, name: str, folder: str) -> bool:
+    """Whether a module class below a folder names a function."""
+    for path in project.mentions.naming(name)[:_MOST_FILES]:
+        file = project.file(path) if path.startswith(folder + os.sep) and not path.endswith(".ipynb") else None
+        for mention in mentions_in(file, name) if file is not None else ():
+            owner = mention.cls
+            if file is not None and owner is not None and owner is mention.around[0]:
+                if project.is_module(ClassRef(file, owner)):
+                    return True
+    return False
 
 
 def _gets_from_import(function: _Function) -> bool:
