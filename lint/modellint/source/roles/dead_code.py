@@ -255,9 +255,9 @@ def _is_asked_by_a_module(project: Project, name: str, folder: str) -> bool:
         file = project.file(path) if path.startswith(folder + os.sep) and not path.endswith(".ipynb") else None
         for mention in mentions_in(file, name) if file is not None else ():
             owner = mention.cls
-            if file is not None and owner is not None and owner is mention.around[0]:
-                if project.is_module(ClassRef(file, owner)):
-                    return True
+            is_outermost = owner is not None and owner is mention.around[0]
+            if file is not None and owner is not None and is_outermost and project.is_module(ClassRef(file, owner)):
+                return True
     return False
 
 
