@@ -166,3 +166,54 @@ def test_module_of_which_there_are_two(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "layers.py").write_text("", "utf-8")
     assert _said(tmp_path, "self.a = Block()") == []
+
+
+_SCALE = """
+import torch
+from torch import nn
+from torchvision.models.vgg import VGG
+
+
+class Scale(nn.Module):
+    def __init__(self, start=1.0, name=""):
+        super().__init__()
+        self.factor = {made}
+
+    def forward(self, x):
+        return x * self.factor
+
+
+class Net(VGG):
+    def __init__(self, features):
+        super().__init__(features)
+        self.scale = Scale({given})
+
+    def forward(self, x):
+        return self.scale(self.features(x))
+"""
+_WANTS = "torch.tensor(start, requires_grad=True).float()"
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "is_found"),
+    [
+        (_WANTS, "10", True),
+        (_WANTS, "start=10", True),
+        (_WANTS, "10.0", False),
+        (_WANTS, "", False),
+        (_WANTS, "width", False),
+        (_WANTS, "*start, 10", False),
+        ("torch.tensor(start).float()", "10", False),
+        ("torch.tensor(start, requires_grad=True, dtype=torch.float32)", "10", False),
+        ("torch.tensor(start, requires_grad=False)", "10", False),
+        ("torch.tensor(start, requires_grad=True) if name else 1.0", "10", False),
+    ],
+)
+def test_whole_numbers_have_no_gradients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, given: str, is_found: bool
+) -> None:
+    (tmp_path / "net.py").write_text(_SCALE.format(made=made, given=given), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    told = json.loads(CliRunner().invoke(cli, ["check", "--output-format", "json", "--select", "FLW008", "."]).stdout)
+    assert [finding["location"]["row"] for finding in told] == [19] * is_found
+    assert all("`torch.tensor(10, requires_grad=True)`" in finding["message"] for finding in told)

@@ -962,3 +962,15 @@ def test_a_comparison_of_other_values_is_found_where_arguments_are_one_object() 
     text += "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.attend = Attend()\n\n"
     text += "    def forward(self, x):\n        return self.attend(x, x)\n"
     assert codes(text, "FLW001") == ["FLW001"]
+
+
+@pytest.mark.parametrize(
+    ("size", "is_found"),
+    [("x.shape[1]", True), ("self.table.shape[1]", False), ("self.table.size(1)", False), ("len(self.table)", False)],
+)
+def test_a_loop_over_what_the_module_keeps_need_not_hang_on_its_input(size: str, is_found: bool) -> None:
+    loop = "for i in range({size}):\n    x = x + i\nreturn x"
+    kept = "self.table = x * 2\n"
+    assert codes(net(kept + loop.format(size=size)), "FLW004") == ["FLW004"] * is_found
+    unpacked = f"{kept}_, n = {'x' if is_found else 'self.table'}.shape\n" + loop.format(size="n")
+    assert codes(net(unpacked), "FLW004") == ["FLW004"] * is_found

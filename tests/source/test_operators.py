@@ -765,3 +765,18 @@ def test_unread_code_is_named() -> None:
     text = f"from blocks.ops import Mixer\n{net('return self.mix(x, s=w.prod(1))', 'self.mix = Mixer(4)')}"
     (told,) = [d.message for d in modellint.check_source(text).diagnostics if d.code == "OPS001"]
     assert told.endswith("; its result is only handed to `self.mix`, which was not read")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("h = torch.zeros_like(x)\nnn.init.trunc_normal_(h, std=0.1)\nreturn x + h", ["nn.init.trunc_normal_"]),
+        ("return x + torch.nn.init.xavier_uniform_(torch.empty_like(x))", ["nn.init.xavier_uniform_"]),
+        ("h = torch.zeros_like(x)\nnn.init.ones_(h)\nreturn x + h", []),
+        ("if self.training:\n    nn.init.normal_(x)\nreturn x", []),
+    ],
+)
+def test_functions_that_fill_a_tensor_at_random(body: str, names: list[str]) -> None:
+    text = net(body, init="nn.init.normal_(nn.Linear(2, 2).weight)")
+    told = [one for one in modellint.check_source(text).diagnostics if one.code == "OPS001"]
+    assert [one.message.split("`")[1] for one in told if one.severity.label != "info"] == names

@@ -200,6 +200,7 @@ def _findings(
         yield from new(_read(file, None, project, [], asked, shown, goal))
     if about_code:
         yield from new(_read_abroad(file, project, about_code, words, shown, goal))
+        yield from new(_read_entered(file, project, about_code, words, shown, goal))
     if asking.about_nodes:
         from modellint.source.triggers.words import Words
 
@@ -301,6 +302,78 @@ def _read_abroad(
         )
         if finding.severity is before.severity
     ]
+
+
+def _read_entered(
+    file: IndexedFile, project: Project, about_code: list[Rule], words: Words | None, shown: str, goal: Destination
+) -> list[Diagnostic]:
+    """The findings in methods that other modules run beside the `forward` of a class."""
+
+    def may_be_run(name: str) -> bool:
+        project.touch_tree()
+        return project.mentions.is_called_on_parts(name)
+
+    found: list[Diagnostic] = []
+    for node, within in classes_in(file.tree):
+        if not node.bases or within or node.name in file.patched:
+            continue
+        ref = ClassRef(file, node)
+        if not project.is_module(ref):
+            continue
+        if words is None:
+            from modellint.source.triggers.words import Words, wanted_by
+
+            words = Words(file, project, [wanted_by(rule, goal) for rule in about_code])
+        asked = words.asked_of_entries(ref, may_be_run)
+        if asked:
+            found += _entry_findings(ref, project, asked, about_code, shown, goal)
+    return found
+
+
+def _entry_findings(
+    ref: ClassRef,
+    project: Project,
+    asked: Mapping[Function, list[Rule]],
+    about_code: list[Rule],
+    shown: str,
+    goal: Destination,
+) -> list[Diagnostic]:
+    from modellint.source.facts.class_analysis import Reading
+    from modellint.source.facts.entered_methods import (
+        entries_of,
+        hopeful_entries,
+        may_be_entered,
+        module_that_enters,
+    )
+    from modellint.source.roles.inference_path import weighed
+
+    functions = [function for function in asked if may_be_entered(function)]
+    woken = {rule.code for function in functions for rule in asked[function]}
+    rules = [rule for rule in about_code if rule.code in woken]
+
+    def findings(contexts: list[Context]) -> list[tuple[Diagnostic, str]]:
+        reading = Reading(project, ref, ref.file)
+        of_code = _code_findings(ref.file, ref, project, rules, shown, goal, reading, contexts) if contexts else []
+        reading.close()
+        inside = ((finding, module_that_enters(contexts, ref, finding.span.row)) for finding in of_code if finding.span)
+        return [(finding, module) for finding, module in inside if module is not None]
+
+    # Who holds what in the project is asked only where there would be something to say.
+    hopeful = [finding for finding, _ in findings(hopeful_entries(functions)) if finding.severity is not Severity.INFO]
+    rules = [rule for rule in rules if any(finding.code == rule.code for finding in hopeful)]
+    if not rules:
+        return []
+    known = findings(entries_of(project, ref, functions))
+    # What is written in the place of a finding has to suit those callers, too, that nobody has seen.
+    fixes = {(finding.code, finding.span): finding.fix for finding in hopeful}
+    told: list[Diagnostic] = []
+    for finding, module in known:
+        fix = finding.fix if fixes.get((finding.code, finding.span)) == finding.fix else None
+        says = f"`forward` of {module} runs this"
+        told.append(finding._replace(fix=fix, help=f"{finding.help}; {says}" if finding.help else says))
+    weights = weighed(told, ref.file, ref, project, {rule.code: rule for rule in rules})
+    # What is off the path for other reasons is nothing that `forward` is known to run.
+    return [finding for finding, before in zip(weights, told, strict=True) if finding.severity is before.severity]
 
 
 def _code_findings(

@@ -63,6 +63,49 @@ def mismatch(target: Target, call: ast.Call) -> str | None:
     return f"is not given `{missing[0]}`, which it needs" if missing else None
 
 
+def refused_number(code: Code, target: Target, call: ast.Call) -> str | None:
+    """A whole number that a constructor is given and always makes a tensor of that asks for gradients, as it is written there."""
+    numbers = once(target.node, "_wants_gradients", _numbers_with_gradients) if target.bound else {}
+    for name, place in numbers.items():
+        given = next((word.value for word in call.keywords if word.arg == name), None)
+        before = call.args[: place + 1]
+        if given is None and len(before) > place and not any(isinstance(part, ast.Starred) for part in before):
+            given = before[place]
+        match given:
+            case ast.Constant(value=int(number)) if _is_of_torch(code, target, "torch.tensor"):
+                return f"torch.tensor({number}, requires_grad=True)"
+    return None
+
+
+def _numbers_with_gradients(init: Function) -> dict[str, int]:
+    """The arguments of a constructor of which it always makes `torch.tensor(value, requires_grad=True)`, with their places."""
+    placed = {part.arg: at for at, part in enumerate([*init.args.posonlyargs, *init.args.args][1:])}
+    bound = {part.id for part in of_kind(init, ast.Name) if not isinstance(part.ctx, ast.Load)}
+    numbers: dict[str, int] = {}
+    for statement in init.body if init.name == "__init__" else ():
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
+            break
+        parts = walk(statement)
+        if any(isinstance(part, (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.GeneratorExp)) for part in parts):
+            continue
+        for part in parts:
+            match part:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="torch"), attr="tensor"),
+                    args=[ast.Name(id=name)],
+                    keywords=[ast.keyword(arg="requires_grad", value=ast.Constant(value=True))],
+                ) if name in placed and name not in bound:
+                    numbers[name] = placed[name]
+    return numbers
+
+
+def _is_of_torch(code: Code, target: Target, dotted: str) -> bool:
+    """Whether a dotted name is torch's in the file of what is called."""
+    file = code.file if target.path in ("", code.file.path) else code.project.file(target.path)
+    symbol = code.project.resolve(file, dotted) if file is not None else None
+    return isinstance(symbol, External) and symbol.name == dotted
+
+
 def target(code: Code, call: ast.Call, function: Function) -> Target | None:
     """What a call in a method of the class certainly runs, of the project."""
     match call.func:

@@ -18,7 +18,8 @@ class CallThatRaises(Rule):
 
     ## What it does
     Finds, in constructors of modules and in what `forward` runs, calls of the project's own functions, methods, classes and submodules
-    with an argument that these do not take, or without one that they need; attributes of a tuple, such as `norm`, where a
+    with an argument that these do not take, or without one that they need, or with a whole number of which a constructor makes a tensor
+    that asks for gradients; attributes of a tuple, such as `norm`, where a
     method of the class gives a tuple; and names that a file of models imports from another file that does not define them.
 
     ## Why
@@ -114,11 +115,16 @@ class CallThatRaises(Rule):
                 yield from found
 
     def _in(self, code: Code, function: Function) -> Iterator[Diagnostic]:
-        from modellint_rules.flow.call_signatures import is_certain, is_overridden, mismatch, target
+        from modellint_rules.flow.call_signatures import is_certain, is_overridden, mismatch, refused_number, target
 
         for call in of_kind(function, ast.Call):
             found = target(code, call, function)
             why = mismatch(found, call) if found is not None else None
+            error = "TypeError"
+            if found is not None and why is None:
+                number = refused_number(code, found, call)
+                error = "RuntimeError"
+                why = f"makes `{number}`, and whole numbers have no gradients" if number is not None else None
             if found is None or why is None or _is_tried(code, call, function) or not _is_run(code, function):
                 continue
             if found.first and not is_certain(code, found.first, found.path):
@@ -128,7 +134,7 @@ class CallThatRaises(Rule):
             yield code.finding(
                 self,
                 call,
-                f"`{found.name}` {why}: this call raises `TypeError`",
+                f"`{found.name}` {why}: this call raises `{error}`",
                 severity=self._severity(code, call, function),
                 statement=code.statement_of(call, function),
                 advice=self.advice,

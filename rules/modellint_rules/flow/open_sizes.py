@@ -34,7 +34,7 @@ def open_sizes(
     for node in walk(expression):
         if id(node) in of_ratios:
             continue
-        if isinstance(node, (ast.Subscript, ast.Call)):
+        if isinstance(node, (ast.Subscript, ast.Call)) and not _is_of_state(node):
             dim = _dimension(node)
             for tensor in code.sizes(node):
                 if tensor.is_data and (dim is None or not _has_one_size(code, tensor, dim)):
@@ -62,6 +62,20 @@ def _shapes_of_made(expression: ast.expr) -> Iterator[ast.expr]:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="full"), args=[size, *_]):
                 if node not in asked:
                     yield size
+
+
+def _is_of_state(node: ast.expr) -> bool:
+    """Whether a size is that of a tensor that the module keeps, which need not hang on what it is given: `self.table.shape[1]`."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    match node:
+        case ast.Call(func=ast.Name(id="len"), args=[owner]):
+            pass
+        case ast.Call(func=ast.Attribute(attr="size", value=owner)) | ast.Attribute(attr="shape", value=owner):
+            pass
+        case _:
+            return False
+    return isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self"
 
 
 def _is_ratio(code: Code, node: ast.BinOp) -> bool:
@@ -120,6 +134,6 @@ def _sizes_of_target(
     elif isinstance(target, ast.Tuple):
         places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
         stars = any(isinstance(part, ast.Starred) for part in target.elts)
-        for tensor in code.sizes(target) if places else ():
+        for tensor in code.sizes(target) if places and not _is_of_state(value) else ():
             if tensor.is_data and (stars or not _has_one_size(code, tensor, places[0])):
                 yield tensor, None if stars else places[0]

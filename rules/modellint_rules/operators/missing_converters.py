@@ -33,6 +33,13 @@ OF_TORCH = {
 """Functions of torch that no table has, and the operator that they are for: with coremltools 9.0 and torch 2.13
 a trace refuses each of them, and an export gives operators without a converter, also with core ATen decompositions."""
 
+OF_INITIALISERS = {
+    **{f"torch.nn.init.{name}normal_": "torch.Tensor.normal_" for name in ("", "trunc_", "xavier_", "kaiming_")},
+    **{f"torch.nn.init.{name}uniform_": "torch.Tensor.uniform_" for name in ("", "xavier_", "kaiming_")},
+}
+"""Functions that fill a tensor with random numbers, by the method that they call: with coremltools 9.0 and torch 2.13 neither a trace nor
+an export of any of them converts."""
+
 
 def of_package(name: str) -> str | None:
     """The operator without a converter that a function or layer of another package, or a function of torch's that no table has, runs."""

@@ -13,7 +13,15 @@ from modellint_rules.operators.api_calls import (
     transposed_in_forward,
     unless_unread,
 )
-from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, OF_TORCH, PYTHON, converter, of_package
+from modellint_rules.operators.missing_converters import (
+    FAST_PATH,
+    OF_INITIALISERS,
+    OF_PACKAGES,
+    OF_TORCH,
+    PYTHON,
+    converter,
+    of_package,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
@@ -102,7 +110,7 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        packages = {name.rpartition(".")[2] for name in (*OF_PACKAGES, *OF_TORCH)}
+        packages = {name.rpartition(".")[2] for name in (*OF_PACKAGES, *OF_TORCH, *OF_INITIALISERS)}
         words = coreml.words_of_missing(destination.coremltools) | {mark + name for name in packages for mark in ".~"}
         return (words | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
 
@@ -128,7 +136,9 @@ class OpNotSupported(Rule):
             kind = of_package(use.name)
             if kind is not None:
                 return OperatorSupport(use.name, kind, False, False, False, None, 15)
-            row = coreml.operator(use.name, version)
+            row = coreml.operator(OF_INITIALISERS.get(use.name, use.name), version)
+            if row is not None and use.name in OF_INITIALISERS:
+                row = row._replace(name=use.name)
             if row is not None and row.kind == "aten::adaptive_avg_pool3d":
                 mean = coreml.operator(_MEAN, version)
                 row = row._replace(core=mean is not None and mean.core and _may_give_one(use))

@@ -22,6 +22,8 @@ from modellint.source.engine.abstract_values import (
     Const,
     Container,
     Function,
+    Instance,
+    Method,
     Number,
     Partial,
     Value,
@@ -231,10 +233,10 @@ def module_that_runs(contexts: Iterable[Context], file: IndexedFile, row: int) -
     return ""
 
 
-def arguments_of(function: _Function, call: CallFacts) -> Arguments:
-    """The arguments of a call as the function sees them that is called."""
+def arguments_of(function: _Function, call: CallFacts, bound: int = 0) -> Arguments:
+    """The arguments of a call as the function sees them that is called; some parameters in front may be ``bound`` already."""
     shown = shown_tensors(function)
-    parameters = [*function.args.posonlyargs, *function.args.args]
+    parameters = [*function.args.posonlyargs, *function.args.args][bound:]
     named = {parameter.arg: parameter for parameter in (*parameters, *function.args.kwonlyargs)}
     positional = [
         fact.value(parameters[at], parameters[at].arg, parameters[at].arg in shown)
@@ -277,7 +279,7 @@ def may_be_run_elsewhere(project: Project, file: IndexedFile, function: _Functio
 def _may_lead_to(project: Project, file: IndexedFile, function: _Function, depth: int) -> Iterator[bool]:
     for other in _importing(project, file, function):
         users = _users_in(project, other, function.name)
-        yield any(not _is_off(project, ref) for ref in users.classes)
+        yield any(not is_off_inference(project, ref) for ref in users.classes)
         yield any(may_be_run_elsewhere(project, other, caller, depth - 1) for caller in users.functions)
 
 
@@ -324,7 +326,7 @@ def _users_in(project: Project, file: IndexedFile, name: str) -> _Users:
         classes.update(
             (m.cls, None) for m in mentions_in(file, caller.name) if m.cls is not None and m.around[0] is m.cls
         )
-    users = [ClassRef(file, user) for user in _with_derived(file, classes)]
+    users = [ClassRef(file, user) for user in with_derived(file, classes)]
     users = [ref for ref in users if ref.node.bases and project.is_module(ref) and _may_run(project, ref, places)]
     return _Users(users, [caller for caller in callers if caller in file.tree.body])
 
@@ -333,7 +335,7 @@ def _calls_from(project: Project, file: IndexedFile, name: str, depth: int) -> I
     """What a file calls in others where it names a function."""
     users = _users_in(project, file, name)
     for ref in users.classes:
-        yield from _calls_of_forward(project, ref)
+        yield from calls_of_forward(project, ref)
     for caller in users.functions:
         yield from _calls_of_function(project, file, caller, depth - 1)
 
@@ -379,7 +381,7 @@ def _all_that_call(file: IndexedFile, functions: Iterable[_Function]) -> list[_F
     return every
 
 
-def _with_derived(file: IndexedFile, classes: Iterable[ast.ClassDef]) -> list[ast.ClassDef]:
+def with_derived(file: IndexedFile, classes: Iterable[ast.ClassDef]) -> list[ast.ClassDef]:
     """Classes of a file, and those of the file that derive from them."""
     every = [*classes]
     for cls in every:
@@ -393,12 +395,12 @@ def _with_derived(file: IndexedFile, classes: Iterable[ast.ClassDef]) -> list[as
     return every
 
 
-def _calls_of_forward(project: Project, ref: ClassRef) -> list[CallFacts]:
+def calls_of_forward(project: Project, ref: ClassRef) -> list[CallFacts]:
+    """The calls that the `forward` of a class makes of functions in other files, and of methods of what it holds."""
     return project.remembered(("calls of a forward", *ref.key), lambda: _read_forward(project, ref))
 
 
 def _read_forward(project: Project, ref: ClassRef) -> list[CallFacts]:
-    """The calls of functions in other files that the `forward` of a class makes."""
     here = [owner for owner in project.lineage(ref) if owner.file is ref.file]
     forward = next(
         (
@@ -409,7 +411,7 @@ def _read_forward(project: Project, ref: ClassRef) -> list[CallFacts]:
         ),
         None,
     )
-    if forward is None or _is_off(project, ref):
+    if forward is None or is_off_inference(project, ref):
         return []
     reading = Reading(project, ref, ref.file)
     reading.interpreter.resolves_abroad = True
@@ -418,15 +420,15 @@ def _read_forward(project: Project, ref: ClassRef) -> list[CallFacts]:
         reading.build()
         reading.read_methods([forward])
         place = os.path.relpath(ref.file.path, project.root).replace(os.sep, "/")
-        return [*_abroad(reading, ref.file, f"`{ref.node.name}` in {place}")]
+        return [*calls_abroad(reading, ref.file, f"`{ref.node.name}` in {place}")]
     except TooLarge:
         return []
     finally:
         reading.close()
 
 
-def _is_off(project: Project, ref: ClassRef) -> bool:
-    """Whether no finding elsewhere may rest on the `forward` of a class."""
+def is_off_inference(project: Project, ref: ClassRef) -> bool:
+    """Whether no finding elsewhere may rest on what a class runs."""
     key = "is off", *ref.key
     return project.remembered(
         key,
@@ -458,7 +460,7 @@ def _read_function(project: Project, file: IndexedFile, function: _Function, dep
         reading.interpreter.resolves_abroad = True
         try:
             reading.read_calls([(Function(function, file), arguments_of(function, call))])
-            onward += _abroad(reading, file, call.module)
+            onward += calls_abroad(reading, file, call.module)
         except TooLarge:
             pass
         finally:
@@ -466,7 +468,8 @@ def _read_function(project: Project, file: IndexedFile, function: _Function, dep
     return onward
 
 
-def _abroad(reading: Reading, file: IndexedFile, module: str) -> Iterator[CallFacts]:
+def calls_abroad(reading: Reading, file: IndexedFile, module: str) -> Iterator[CallFacts]:
+    """The calls of functions in other files, and of methods of modules that the object holds, that inference makes."""
     for readings in reading.kept.calls.values():
         for call in readings:
             if call.training or call.unusual or call.building or not call.exported:
@@ -486,6 +489,24 @@ def _abroad(reading: Reading, file: IndexedFile, module: str) -> Iterator[CallFa
                     and isinstance(callee.node, ast.FunctionDef)
                 ):
                     yield call_facts(callee.file.path, callee.node.name, arguments, module)
+                elif isinstance(callee, Method):
+                    for part in alternatives(callee.receiver):
+                        owner = _owner_of(reading, part, callee.name)
+                        if owner is not None:
+                            yield call_facts(owner.file.path, name_of_method(owner, callee.name), arguments, module)
+
+
+def _owner_of(reading: Reading, receiver: Value, method: str) -> ClassRef | None:
+    """The class that defines a method of a module of the project."""
+    if not isinstance(receiver, Instance) or receiver.kind != "module" or not isinstance(receiver.callee, ClassRef):
+        return None
+    lineage = reading.interpreter.project.lineage(receiver.callee)
+    return next((owner for owner in lineage if method in owner.file.members(owner.node)), None)
+
+
+def name_of_method(owner: ClassRef, method: str) -> str:
+    """How facts of calls name a method: unlike any function, and by the place of its class."""
+    return f"{owner.node.name}@{owner.node.lineno}.{method}"
 
 
 def call_facts(path: str, name: str, arguments: Arguments, module: str = "") -> CallFacts:

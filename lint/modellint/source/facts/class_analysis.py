@@ -85,6 +85,20 @@ class Reading:
             here.enter(function)
         here.attributes = built
 
+    def read_entries(self, entries: Iterable[tuple[Function, Arguments]]) -> None:
+        """Read methods of the object that was built as those run them who hold it; the arguments begin with the object."""
+        here = self.interpreter
+        if not here.reading:
+            self.given_away = {id(part) for part in self._held() if part.escaped}
+        here.allow_escape = False
+        here.reading = True
+        here.modes.decides_flags = True
+        built = here.attributes
+        for function, arguments in entries:
+            here.attributes = dict(built)
+            here.enter_call(function, arguments)
+        here.attributes = built
+
     def _held(self) -> Iterator[Container | Instance]:
         """What the attributes hold, and what that holds."""
         every = self.interpreter.attributes.values()

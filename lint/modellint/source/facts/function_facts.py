@@ -105,7 +105,14 @@ class Code:
     def _read(self) -> None:
         if self._unread:
             self._unread = False
-            if self._contexts:
+            if self._contexts and self.ref is not None:
+                owner = self.ref
+                entries = [
+                    (Function(context.function, self.file, None, owner), context.arguments)
+                    for context in self._contexts
+                ]
+                self._reading.read_entries(entries)
+            elif self._contexts:
                 calls = [(Function(context.function, self.file), context.arguments) for context in self._contexts]
                 self._reading.read_calls(calls)
             elif self.ref is None:
@@ -535,11 +542,13 @@ class Code:
 
     @cached_property
     def in_forward(self) -> frozenset[ast.AST]:
-        """The functions that ``forward`` runs, itself included; outside of classes those that modules of other files run."""
+        """The functions that ``forward`` runs, itself included; or those that modules of other files or classes are seen to run."""
         functions = {_name(f): f.node for f in self.methods}
         outside = self.file.functions
         found: set[ast.AST] = set()
-        pending = [*functions.values()] if self._contexts else [functions["forward"]] if "forward" in functions else []
+        pending: list[ast.AST] = [functions["forward"]] if "forward" in functions else []
+        if self._contexts:
+            pending = [context.function for context in self._contexts]
         if self.ref is None and not self._contexts:
             return frozenset()
         while pending:

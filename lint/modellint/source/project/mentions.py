@@ -218,6 +218,16 @@ class Mentions:
                     importing.setdefault(word, []).append(path)
         return importing
 
+    @cached_property
+    def called_on_parts(self) -> frozenset[bytes]:
+        """The methods that files with a `forward` call on what `self` holds, by name: `self.encoder.encode(x)`."""
+        texts = (self._text(path) for path in self._paths if not path.endswith(".ipynb"))
+        return frozenset(name for text in texts if b"def forward" in text for name in _CALLED_ON_PART.findall(text))
+
+    def is_called_on_parts(self, name: str) -> bool:
+        """Whether a file with a `forward` calls a method of that name on what `self` holds."""
+        return _encoded(name) in self.called_on_parts
+
     def is_in_configuration(self, name: str) -> bool:
         """Whether a file that a program or its reader is told by holds a name."""
         pattern = _alone(_encoded(name))
@@ -237,6 +247,7 @@ class Mentions:
         return text
 
 
+_CALLED_ON_PART = re.compile(rb"self\.\w+(?:\[[^\]\n]*\])?\.(\w+)\(")
 _IMPORT = re.compile(rb"import(?=[ \t(\\])((?:\s*\((?:[^)#]|#[^\n]*\n)*\))|(?:[^\n\\]|\\\r?\n)+)")
 # A comment is matched up to its end or not at all: if it could end anywhere, there would be two ways to match each.
 _IMPORTED = re.compile(rb"\w+|\*")

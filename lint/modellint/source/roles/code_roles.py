@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
 from modellint.source.project.symbols import External, dotted_name
+from modellint.source.roles.holders import runs_in_evaluation
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:
@@ -58,9 +59,11 @@ _CRITERION = re.compile(r"Loss(?!y|less)|Criteri(?:a|on)|Metric|(?:^|_)(?:loss|m
 """Names of classes that compare what a model gives with what it should give."""
 _TRAINERS = (
     r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|"
-    r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp|^PostProcess"
+    r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
 )
-"""Names of classes that, as a rule, only training runs, or what comes after the model."""
+"""Names of classes that, as a rule, only training runs."""
+_BEHIND = r"^PostProcess"
+"""Names of classes that, as a rule, come after the model."""
 _TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
 _FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
 _MEASURES = (
@@ -146,7 +149,7 @@ def _says_it_is_trained(code: Code) -> bool:
 
 def gives_a_loss(code: Code) -> bool:
     """Whether a class is for training by its name or its file's, or as it gives a loss, or takes one of the labels that it asks for."""
-    if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage):
+    if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or _comes_after_the_model(code):
         return True
     if re.search(_FOR_TRAINING, _place(code)) or re.search(_MEASURES, _place(code)):
         return True
@@ -156,6 +159,12 @@ def gives_a_loss(code: Code) -> bool:
         or (_asks_for_labels(forward) and _takes_a_loss(forward))
         or _gives_what_a_criterion_gives(code, forward)
     )
+
+
+def _comes_after_the_model(code: Code) -> bool:
+    """Whether a class works on what a model gave, by its name, and no `forward` runs it as a part."""
+    behind = [ref for ref in code.lineage if re.search(_BEHIND, ref.node.name)]
+    return bool(behind) and (code.ref is None or not runs_in_evaluation(code.project, code.ref))
 
 
 def gives_only_a_loss(code: Code) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.training_parts import methods_of_forward
-from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Uses:
         if any(self._names(path, file, node) for path in paths):
             return False
         if not self._is_shared(file, node) or (vars(file.tree).get("_is_namespace") and self._is_variant(file, node)):
+            return False
+        if isinstance(node, ast.ClassDef) and builds_by_dotted_names(self.project, file.path):
             return False
         return not mentions.is_in_configuration(node.name)
 
@@ -224,6 +227,67 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def builds_by_dotted_names(project: Project, path: str) -> bool:
+    """Whether modules in the package of a file build what they are told of by a dotted name: ``getattr(import_module(path), name)``.
+
+    What they are told stands in a configuration, which need not be here. The package is the folder of the function that does.
+    """
+    folders = project.remembered(("builds by dotted names",), lambda: frozenset(_building_folders(project)))
+    return any(path.startswith(folder + os.sep) for folder in folders)
+
+
+def _building_folders(project: Project) -> Iterator[str]:
+    """The folders of functions that take what a dotted name means, and that a module below has do so."""
+    project.touch_tree()
+    for path in project.mentions.naming("import_module"):
+        file = None if path.endswith(".ipynb") or is_path_of_tests(project, path) else project.file(path)
+        if file is None or "getattr" not in file.source.text:
+            continue
+        folder = os.path.dirname(path)  # noqa: PTH120
+        functions = [*file.functions.values()]
+        first = [function for function in functions if _gets_from_import(function)]
+        names = {function.name for function in first}
+        builders = [*first, *(part for part in functions if part not in first and names & mentioned_in(part))]
+        if any(_is_asked_by_a_module(project, builder.name, folder) for builder in builders):
+            yield folder
+
+
+def _is_asked_by_a_module(project: Project, name: str, folder: str) -> bool:
+    """Whether a module class below a folder names a function."""
+    for path in project.mentions.naming(name)[:_MOST_FILES]:
+        file = project.file(path) if path.startswith(folder + os.sep) and not path.endswith(".ipynb") else None
+        for mention in mentions_in(file, name) if file is not None else ():
+            owner = mention.cls
+            is_outermost = owner is not None and owner is mention.around[0]
+            if file is not None and owner is not None and is_outermost and project.is_module(ClassRef(file, owner)):
+                return True
+    return False
+
+
+def _gets_from_import(function: _Function) -> bool:
+    """Whether a function imports a file by a name that is handed to it as a whole, and takes from it what another names."""
+    imports = [
+        call
+        for call in of_kind(function, ast.Call)
+        if called_name(call) == "import_module" and call.args and isinstance(call.args[0], (ast.Name, ast.Attribute))
+    ]
+    names = {
+        target.id
+        for part in of_kind(function, ast.Assign)
+        if part.value in imports
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in of_kind(function, ast.Call):
+        match call:
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[place, ast.Name() | ast.Attribute() | ast.Subscript(), *_]
+            ):
+                if place in imports or (isinstance(place, ast.Name) and place.id in names):
+                    return True
+    return False
 
 
 def _called_of(file: IndexedFile) -> frozenset[str]:

@@ -115,16 +115,19 @@ def attributes_of_forward(methods: Iterable[_Method]) -> set[str]:
     return read[True] - read[False]
 
 
-def methods_run_by(first: str, functions: dict[str, _Function]) -> set[str]:
-    """A method, and those of a class that it calls on `self` in evaluation too, and so on."""
+def methods_run_by(first: str, functions: dict[str, _Function], inside: bool = True) -> set[str]:
+    """A method, and those of a class that it calls on `self` in evaluation too, and so on; or else what they call so that is no method."""
     run: set[str] = set()
+    others: set[str] = set()
     pending = [first]
     while pending:
         name = pending.pop()
         if name in functions and name not in run:
             run.add(name)
-            pending += once(functions[name], "_called_on_self", _called_on_self)
-    return run
+            called = once(functions[name], "_called_on_self", _called_on_self)
+            pending += called
+            others |= called
+    return run if inside else others - functions.keys()
 
 
 def _called_on_self(function: _Function) -> frozenset[str]:

@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.rule import Trigger
 from modellint.source.project.symbols import ClassRef, Imported
-from modellint.source.syntax.ast_walk import Function, functions_in, of_kind, once
+from modellint.source.syntax.ast_walk import Function, functions_in, of_kind, once, reached_from
 from modellint.source.triggers.patterns import OF_FORWARD, SIGNS, shows
 
 if TYPE_CHECKING:
@@ -201,6 +202,38 @@ class Words:
                 asked[function] = rules
         return asked
 
+    def asked_of_entries(self, ref: ClassRef, may_be_run: Callable[[str], bool]) -> dict[Function, list[Rule]]:
+        """The methods of a class by which other modules may enter it beside its `forward`, with the rules that ask about them.
+
+        What `forward` itself runs is read with it.
+        """
+        own = [function for function in functions_in([ref.node]) if not function.name.startswith("__")]
+        own = [function for function in own if function.name != "forward"]
+        if not own:
+            return {}
+        wanted = [_abroad(one) for one in self._all_wanted if one.rule.only_inference]
+        wanted = [one for one in wanted if not any(map(self._parts.isdisjoint, one.spelled))]
+        if not wanted:
+            return {}
+        nodes = self._reachable(ref)
+        place = self._place(nodes)
+        run = self._run_by_forward(nodes)
+        asked: dict[Function, list[Rule]] = {}
+        for function in own:
+            if function not in run:
+                reached = self._place([*reached_from([function], functions_in(nodes))])
+                rules = [
+                    one.rule
+                    for one in wanted
+                    if not any(map(place.words.isdisjoint, one.words))
+                    and self._runs(one, reached, place)
+                    and self._shows_all(one, place, reached)
+                ]
+                # Who is asked last: the answer rests on all files.
+                if rules and may_be_run(function.name):
+                    asked[function] = rules
+        return asked
+
     def is_named_by_classes(self, name: str) -> bool:
         """Whether a class of the file names a function."""
         return any(name in self._in(node) for node in self.file.tree.body if isinstance(node, ast.ClassDef))
@@ -350,8 +383,12 @@ class Words:
 def _abroad(wanted: Wanted) -> Wanted:
     """The same for functions that a ``forward`` of another file runs: the word itself stands there."""
     of_forward = frozenset({"forward"})
-    words = tuple(need for need in wanted.words if need != of_forward)
-    return wanted._replace(words=words, spelled=tuple(need for need in wanted.spelled if need != of_forward))
+    kept = [need != of_forward for need in wanted.words]
+    words = tuple(compress(wanted.words, kept))
+    building = tuple(compress(wanted.building, kept))
+    return wanted._replace(
+        words=words, building=building, spelled=tuple(need for need in wanted.spelled if need != of_forward)
+    )
 
 
 def _at_top(nodes: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
