@@ -66,9 +66,9 @@ class WriteThroughReshape(Rule):
     `y.view(-1).add_(1)` changes it, or raises.
 
     ## Known limits
-    A tensor whose memory nothing else reads is left alone, as is what is copied but for sizes of 1 (`x[..., :-2].contiguous()`), what took the name of the argument before it and is read afterwards (`x =
-    x.flatten(1)`) too, and so are views that are certain. Of `reshape`, only what gives fewer
-    dimensions counts: it merges some.
+    A tensor whose memory nothing else reads is left alone, as is what is copied but for sizes of 1 (`x[..., :-2].contiguous()`), what
+    took the name of the argument before it and is read afterwards (`x = x.flatten(1)`) too, and so are views that are certain. Of
+    `reshape`, only what gives fewer dimensions counts: it merges some.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.reshape.html>
