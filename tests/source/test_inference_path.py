@@ -2210,3 +2210,40 @@ class Left(nn.Module):
 """
     project(tmp_path, net=text, main=f"from importlib import import_module\n\n\ndef load(name):\n    {loads}\n")
     assert severities(tmp_path, monkeypatch, "net.py", "OPS001") == [severity]
+
+
+WINDOW = """
+class WindowLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.channel = 1
+        self.window = torch.ones(1, 1, 3, 3)
+
+    def forward(self, x, target):
+        _, channel, _, _ = x.size()
+        {body}
+        return F.conv2d(x - target, self.window, groups=channel).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("self.window = self.window.to(x.device)", "info"),
+        ("self.window = self.window.type_as(x).cuda()", "info"),
+        ("if self.channel != channel:\n            self.window = torch.ones(channel, 1, 3, 3).to(x)", "info"),
+        (
+            "if self.channel == channel:\n            window = self.window\n        else:\n            window = make(3, channel)\n"
+            "            window = window.cuda(x.get_device())\n            self.window = window\n        self.channel = channel",
+            "info",
+        ),
+        ("self.window = self.window * 2", "warning"),
+        ("window = self.window\n        self.window = window + 1", "warning"),
+        ("self.window = self.window + x.mean()", "warning"),
+        ("window = make(x)\n        self.window = self.window if channel else window", "warning"),
+        ("window = 1\n        window += x\n        self.window = make(window, self.window)", "warning"),
+        ("self.window = self.window.to(x)\n        self.window.mul_(2)", "warning"),
+    ],
+)
+def test_a_tensor_of_a_loss_that_is_moved_or_made_anew(body: str, severity: str) -> None:
+    assert of_text(WINDOW.format(body=body), "REG006") == [severity]

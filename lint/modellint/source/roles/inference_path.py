@@ -38,6 +38,7 @@ from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
     attributes_changed,
+    attributes_remade,
     binds_first,
     counts_up,
     follows_gradients,
@@ -512,7 +513,8 @@ class _Paths:
         return frozenset(
             name
             for name in changed
-            if any(name in _attributes_in(method) and name not in binds_first(method) for method in methods)
+            if not all(name in attributes_remade(method) for method in methods if name in attributes_changed(method))
+            and any(name in _attributes_in(method) and name not in binds_first(method) for method in methods)
         )
 
     def _is_of_a_measure(self, ref: ClassRef) -> bool:
