@@ -2247,3 +2247,39 @@ class WindowLoss(nn.Module):
 )
 def test_a_tensor_of_a_loss_that_is_moved_or_made_anew(body: str, severity: str) -> None:
     assert of_text(WINDOW.format(body=body), "REG006") == [severity]
+
+
+LIT = """
+import lightning as L
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.net.forward(x)
+
+    def training_step(self, batch, number):
+        return ({called}(batch[0]) - batch[1]).mean()
+"""
+FITS = "from lit import Lit\nmodel = Lit()\ntrainer.fit(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("called", "script", "severity"),
+    [
+        ("self.net", FITS, "info"),
+        ("self", FITS, "warning"),
+        ("self.net.forward", FITS, "warning"),
+        ("self.net", FITS + "print(model(x))\n", "warning"),
+        ("self.net", FITS + "model.to_onnx('net.onnx')\n", "warning"),
+        ("self.net", FITS + "export(model)\n", "warning"),
+        ("self.net", "", "warning"),
+    ],
+)
+def test_a_forward_that_no_training_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, script: str, severity: str
+) -> None:
+    project(tmp_path, lit=LIT.format(called=called), main=script)
+    assert severities(tmp_path, monkeypatch, "lit.py", "FLW007")[:1] == [severity]

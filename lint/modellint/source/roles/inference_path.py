@@ -33,7 +33,7 @@ from modellint.source.roles.comparisons import (
 )
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, cannot_be_run, may_be_looked_up
-from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
+from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
@@ -68,7 +68,7 @@ from modellint.source.roles.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -220,6 +220,12 @@ class _Paths:
                 and is_never_switched_on(self.project, owner, around[1], finding.span.row)
             ):
                 return True
+            if (
+                rule.code == "FLW007"
+                and around[1].name == "forward"
+                and self._is_called_elsewhere(owner, around[1], finding)
+            ):
+                return True
             # Its parts may be exported all the same.
             cls = UnreadClass(self.project, owner)
             forward = cls.method("forward")
@@ -244,6 +250,22 @@ class _Paths:
         if rule.code.startswith("DEV"):
             return any(map(trains, functions))
         return self._function_is_off(file, around[0], 0)
+
+    def _is_called_elsewhere(self, owner: ClassRef, forward: ast.AST, finding: Diagnostic) -> bool:
+        """Whether what trains a module calls its parts themselves, and nothing in the project the `forward` that calls theirs by name."""
+        row = finding.span.row if finding.span is not None else 0
+        parts = {
+            ast.unparse(call.func.value)
+            for call in of_kind(forward, ast.Call)
+            if call.lineno == row and isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
+        }
+        called = {
+            ast.unparse(call.func)
+            for function in functions_in([owner.node])
+            if function is not forward
+            for call in of_kind(function, ast.Call)
+        }
+        return bool(parts) and parts <= called and is_only_trained(self.project, owner)
 
     def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""

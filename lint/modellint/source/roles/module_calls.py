@@ -211,6 +211,15 @@ def _reads(function: _Function, name: str) -> list[ast.Name] | None:
     return [part for part in of_kind(function, ast.Name) if part.id == name and not isinstance(part.ctx, ast.Store)]
 
 
+def is_only_trained(project: Project, ref: ClassRef) -> bool:
+    """Whether the project gives the objects of a class to a trainer, and nothing calls their `forward`: neither a hook nor anyone else."""
+    methods = functions_in([ref.node])
+    if ref.within or ref.node.decorator_list or not any(map(is_training_hook, methods)):
+        return False
+    calls = _Calls(project)
+    return calls.sites(ref) == [] and calls.is_built(ref)
+
+
 class _Optional(NamedTuple):
     """An argument that is None or False by default: its place behind `self`, if it is given by place, and its default."""
 
@@ -412,6 +421,18 @@ class _Calls:
                         return None
         return sites
 
+    def is_built(self, ref: ClassRef) -> bool:
+        """Whether a variable holds an object of a class somewhere outside of tests."""
+        paths = dict.fromkeys((ref.file.path, *self.project.mentions.naming(ref.node.name)))
+        files = [self.project.file(path) for path in paths if not path.endswith(".ipynb")]
+        return any(
+            isinstance(mention.statement, ast.Assign) and not mention.is_in_test
+            for file in files
+            if file is not None and not is_in_tests(self.project, file)
+            for mention in mentions_in(file, ref.node.name)
+            if not self._is_of_another(mention.node, file, ref)
+        )
+
     def _calls_of(self, owner: ClassRef, attribute: str) -> list[_Site] | None:
         """The calls of what an attribute of a class holds; None where it is used in another way, or outside of the class."""
         paths = self.project.mentions.naming(attribute)
@@ -499,11 +520,15 @@ def _calls_of_variable(scope: _Function | ast.Module, name: str, statement: ast.
                 pass
             case ast.keyword(arg="model") if _is_trained(parents.get(around)):
                 pass
-            case ast.Attribute(attr=attribute) if attribute not in ("forward", "__call__"):
+            case ast.Attribute(attr=attribute) if attribute not in _RUNNING:
                 pass
             case _:
                 return None
     return sites
+
+
+_RUNNING = frozenset({"forward", "__call__", "to_onnx", "to_torchscript", "predict"})
+"""Methods that run the `forward` of a module."""
 
 
 def _is_trained(node: ast.AST | None) -> bool:
