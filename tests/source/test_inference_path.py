@@ -2283,3 +2283,45 @@ def test_a_forward_that_no_training_calls(
 ) -> None:
     project(tmp_path, lit=LIT.format(called=called), main=script)
     assert severities(tmp_path, monkeypatch, "lit.py", "FLW007")[:1] == [severity]
+
+
+GAPS = """
+class Gaps(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+        {init}
+
+    def forward(self, x):
+        {start}
+        x[..., 2:4] = 0
+        return x
+"""
+CHANCE = "if torch.rand(1) > self.p:\n            return x"
+
+USED = "sounds = [Gaps(0.5)(x) for x in torch.rand(4, 1, 8)]\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "init", "other", "severity"),
+    [
+        (CHANCE, "pass", USED, "info"),
+        (CHANCE.replace("torch.rand(1)", "random.random()"), "pass", USED, "info"),
+        (CHANCE, "self.lin = nn.Linear(4, 4)", USED, "error"),
+        (
+            CHANCE,
+            "pass",
+            USED + "class Net(nn.Module):\n    def __init__(self):\n        self.gaps = Gaps(0.5)\n",
+            "error",
+        ),
+        (CHANCE.replace("torch.rand(1)", "x.max()"), "pass", USED, "error"),
+        (CHANCE.replace("return x", "return x * 2"), "pass", USED, "error"),
+        (CHANCE.replace("if ", "if self.training and "), "pass", USED, "error"),
+    ],
+)
+def test_what_leaves_its_input_alone_by_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, init: str, other: str, severity: str
+) -> None:
+    text = "import random\n" + GAPS.format(start=start, init=init)
+    project(tmp_path, gaps=text, other="from gaps import Gaps\n" + other)
+    assert severities(tmp_path, monkeypatch, "gaps.py", "MUT001") == [severity]

@@ -50,6 +50,7 @@ from modellint.source.roles.training_evidence import (
     is_told_answers,
     is_training_script,
     keeps_nothing,
+    leaves_by_chance,
     makes_by_itself,
     only_raises,
     optimizes_by_hand,
@@ -370,7 +371,30 @@ class _Paths:
             for base in self.project.bases(ref)
         ):
             return True
+        if forward is not None and leaves_by_chance(forward):
+            return self._has_no_weights(cls) and not self._is_named_by_modules(cls.ref)
         return forward is not None and asks_for_answers(forward) and self._has_no_weights(cls)
+
+    def _is_named_by_modules(self, ref: ClassRef) -> bool:
+        """Whether a module may hold objects of a class: another class that is one names it, or some places that name it are not known."""
+        vars(ref.node)["_by_users"] = True
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = [path for path in mentions.naming(ref.node.name) if path != ref.file.path]
+        files = [
+            ref.file,
+            *(None if path.endswith(".ipynb") else self.project.file(path) for path in paths[:_MOST_FILES]),
+        ]
+        if ref.within or not mentions.is_whole or len(paths) > _MOST_FILES or None in files:
+            return True
+        return any(
+            mention.cls is not None
+            and mention.cls is not ref.node
+            and self.project.is_module(ClassRef(file, mention.cls)) is not False
+            for file in files
+            if file is not None
+            for mention in mentions_in(file, ref.node.name)
+        )
 
     def _is_named_by_tests_only(self, ref: ClassRef) -> bool:
         """Whether nothing but itself and tests names a class, so that no module computes what it is given."""

@@ -221,6 +221,41 @@ def counts_up(cls: UnreadClass) -> bool:
     )
 
 
+def leaves_by_chance(forward: _Function) -> bool:
+    """Whether a `forward` gives back its input as it is where a number says so that it draws, in evaluation too.
+
+    `if torch.rand(1) > self.p: return x`
+    """
+    arguments = [*forward.args.posonlyargs, *forward.args.args][1:2]
+    return (
+        bool(arguments)
+        and any(
+            _asks_chance(part.test) and _gives_back(body, arguments[0].arg)
+            for part in forward.body
+            if isinstance(part, ast.If)
+            for body in (part.body, part.orelse)
+        )
+        and not any(part.attr == "training" for part in of_kind(forward, ast.Attribute))
+    )
+
+
+def _asks_chance(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and any(
+        isinstance(part, ast.Call) and _CHANCES.fullmatch(dotted_name(part.func) or "") for part in ast.walk(test)
+    )
+
+
+_CHANCES = re.compile(r"torch\.rand|(?:(?:np|numpy)\.)?random\.(?:random|rand|uniform)")
+"""Calls that draw a number evenly between two bounds."""
+
+
+def _gives_back(body: list[ast.stmt], name: str) -> bool:
+    match body:
+        case [ast.Return(value=ast.Name(id=returned))]:
+            return returned == name
+    return False
+
+
 def imports_a_runtime(function: _Function) -> bool:
     """Whether a method imports what runs models that were exported before: its class is a wrapper around them."""
     imported = [alias.name for part in of_kind(function, ast.Import) for alias in part.names]
