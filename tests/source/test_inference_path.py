@@ -2325,3 +2325,28 @@ def test_what_leaves_its_input_alone_by_chance(
     text = "import random\n" + GAPS.format(start=start, init=init)
     project(tmp_path, gaps=text, other="from gaps import Gaps\n" + other)
     assert severities(tmp_path, monkeypatch, "gaps.py", "MUT001") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("smooth = [t * 2 for t in tracks]\n    return smooth", "info"),
+        ("return smooth(tracks)", "warning"),
+        ("return [smooth for smooth in tracks], smooth(tracks)", "warning"),
+        ("from near import smooth\n    smooth = smooth(tracks)\n    return smooth", "warning"),
+        ("global smooth\n    smooth = smooth(tracks)\n    return smooth", "warning"),
+    ],
+)
+def test_a_variable_that_is_called_as_a_function_of_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, severity: str
+) -> None:
+    losses = (
+        "def smooth(x, eps=1e-12):\n    return x.pow(2).sum(dim=1).clamp(min=eps).sqrt()\n\nclass Near(nn.Module):\n"
+        "    def forward(self, x, y):\n        loss = smooth(x - y).mean()\n        return loss\n"
+    )
+    tracker = (
+        f"from near import *\n\ndef tracks_of(tracks):\n    {body}\n\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        return tracks_of(x)\n"
+    )
+    project(tmp_path, near=losses, tracker=tracker)
+    assert severities(tmp_path, monkeypatch, "near.py", "NUM002") == [severity]

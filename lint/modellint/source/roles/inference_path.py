@@ -670,12 +670,45 @@ class _Paths:
     def _is_of_another(
         self, mention: Mention, place: IndexedFile, node: ast.ClassDef | _Function, file: IndexedFile
     ) -> bool:
-        """Whether what is named is another class or function of the same name."""
+        """Whether what is named is another class or function of the same name, or a variable of a function."""
+        function = mention.function
+        if (
+            isinstance(mention.node, ast.Name)
+            and function is not None
+            and mention.statement is not function
+            and mention.node.id in once(function, "_variables", _variables)
+        ):
+            return True
         dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
         symbol = self.project.resolve(place, dotted) if dotted is not None else None
         if not isinstance(symbol, (ClassRef, FunctionRef)):
             return False
         return (symbol.file.path, symbol.node.lineno) != (file.path, node.lineno)
+
+
+def _variables(function: _Function) -> frozenset[str]:
+    """The variables that the statements of a function bind, in its own scope: what is named so in it is no name of the file."""
+    bound: set[str] = set()
+    others: set[str] = set()
+    pending: list[ast.AST] = [*function.body]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                others.update(names)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                others.update(alias.asname or alias.name for alias in aliases)
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return frozenset(bound - others)
+
+
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:
