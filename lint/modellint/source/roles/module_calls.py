@@ -206,7 +206,9 @@ def _target_of(targets: list[ast.expr], place: Place) -> ast.expr | None:
 
 def _reads(function: _Function, name: str) -> list[ast.Name] | None:
     """Where a variable of a function is read; None where it is also one of the file's."""
-    if any(name in part.names for kind in (ast.Global, ast.Nonlocal) for part in of_kind(function, kind)):
+    outer = [part.names for part in of_kind(function, ast.Global)]
+    outer += [part.names for part in of_kind(function, ast.Nonlocal)]
+    if any(name in names for names in outer):
         return None
     return [part for part in of_kind(function, ast.Name) if part.id == name and not isinstance(part.ctx, ast.Store)]
 

@@ -379,13 +379,16 @@ class _Flow:
             ({name for target in part.targets for name in _named_in(target)} - {"self"}, part.value)
             for part in of_kind(method, ast.Assign)
         ]
-        plain = {name for names, _ in bound for name in names}
-        stores = {part.id for part in of_kind(method, ast.Name) if isinstance(part.ctx, ast.Store)}
+        stores = Counter(part.id for part in of_kind(method, ast.Name) if isinstance(part.ctx, ast.Store))
+        plain = Counter(
+            part.id
+            for assign in of_kind(method, ast.Assign)
+            for target in assign.targets
+            for part in ast.walk(target)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        )
         # What a loop binds, or `+=`, may be anything.
-        others = [part.target for kind in (ast.For, ast.AugAssign, ast.comprehension) for part in of_kind(method, kind)]
-        others += [part.optional_vars for part in of_kind(method, ast.withitem) if part.optional_vars is not None]
-        others += [part.target for kind in (ast.NamedExpr, ast.AnnAssign) for part in of_kind(method, kind)]
-        self.reached |= {name for part in others for name in _named_in(part)} | (stores - plain)
+        self.reached |= {name for name, count in stores.items() if count > plain[name]}
         for _ in bound:
             before = len(self.reached) + len(self.aliases)
             for names, value in bound:
