@@ -276,3 +276,86 @@ def test_what_may_be_a_tensor_may_be_a_number(
     kinds = "def is_tensor(data):\n    return type(data) == torch.Tensor\n"
     project(tmp_path, bins=bins, net=net, kinds=kinds)
     assert checked(tmp_path, monkeypatch, "--select", "FLW003", "bins.py") == found
+
+
+SOURCE = """
+class Source(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(4, 4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            loud = 0.1 * torch.randn_like(x)
+        noise = torch.cat([loud, x.to(loud)]) / 3
+        return self.mix(x), noise, x > 0
+"""
+VOCODER = """
+from source import Source
+
+class Vocoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = Source()
+
+    def forward(self, x):
+        {}
+"""
+DISCARDING = {
+    "unpacked": ("y, _, _ = self.source(x)\n        return y * 2", True),
+    "in brackets": ("[y, _, voiced] = self.source(x)\n        return y * voiced", True),
+    "with a star": ("y, *rest = self.source(x)\n        return y * 2", True),
+    "with a star in front": ("*_, voiced = self.source(x)\n        return voiced", True),
+    "by a number": ("return self.source(x)[2]", True),
+    "by numbers of a variable": ("parts = self.source(x)\n        return parts[0] * parts[2]", True),
+    "read": ("y, noise, _ = self.source(x)\n        return y + noise", False),
+    "read under the same name": ("_, _, voiced = self.source(x)\n        return _ * voiced", False),
+    "star that is read": ("y, *rest = self.source(x)\n        return y + rest[0]", False),
+    "taken by a number": ("return self.source(x)[1]", False),
+    "whole": ("parts = self.source(x)\n        return parts[0] * len(parts)", False),
+    "given back": ("return self.source(x)", False),
+    "another width": ("y, _ = self.source(x)\n        return y", False),
+    "not called": ("return x", False),
+}
+
+
+@pytest.mark.parametrize("case", DISCARDING)
+def test_random_numbers_that_no_caller_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    # Conversion drops them.
+    body, dropped = DISCARDING[case]
+    project(tmp_path, source=SOURCE, vocoder=VOCODER.format(body))
+    assert [line for line in checked(tmp_path, monkeypatch, ".") if "OPS010" in line] == (
+        [] if dropped else ["source.py:9 OPS010"]
+    )
+
+
+ALSO_USED = {
+    "another reads it": VOCODER.format("y, noise, _ = self.source(x)\n        return y + noise"),
+    "a script exports it": "from source import Source\nnet = Source()\ntorch.jit.trace(net, torch.rand(2, 4))\n",
+    "a function calls it": "from source import Source\ndef run(x):\n    net = Source()\n    y, _, _ = net(x)\n    return y\n",
+    "a class derives from it": "from source import Source\nclass Other(Source):\n    pass\n",
+    "a list holds it": "from source import Source\nsources = [Source()]\n",
+}
+
+
+@pytest.mark.parametrize("case", ALSO_USED)
+def test_random_numbers_that_someone_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    first = VOCODER.format("y, _, _ = self.source(x)\n        return y * 2")
+    project(tmp_path, source=SOURCE, vocoder=first, other=ALSO_USED[case])
+    assert "source.py:9 OPS010" in checked(tmp_path, monkeypatch, ".")
+
+
+KEPT = {
+    "by an argument": "noise = self.mix(torch.randn_like(x))\n        self.last = noise\n        return x, noise, x",
+    "in two places": "noise = torch.randn_like(x)\n        return noise + x, noise, x",
+    "in place": "noise = torch.randn_like(x)\n        x += noise\n        return x, noise, x",
+    "in the only value": "return x + torch.randn_like(x)",
+    "by an operator that does not convert": "noise = torch.randperm(4)\n        return x, noise, x",
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_random_numbers_that_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    head = SOURCE[: SOURCE.index("with torch")]
+    project(tmp_path, source=head + KEPT[case], vocoder=VOCODER.format("y, _, _ = self.source(x)\n        return y"))
+    assert any("OPS010" in line for line in checked(tmp_path, monkeypatch, "."))

@@ -399,3 +399,30 @@ def test_a_file_that_was_published_is_loaded_without_a_gpu(path: str, found: boo
         f"def build(net, root, name):\n    net.load_state_dict(torch.load({path}))\n"
     )
     assert ("DEV002" in codes(text)) is found
+
+
+@pytest.mark.parametrize(
+    ("lines", "severity"),
+    [
+        ("ckpt = torch.load(path)\nself.optimizer.load_state_dict(ckpt)", "info"),
+        ("ckpt = torch.load(path)\nfor optim in self.optims:\n    optim.load_state_dict(ckpt['optim'])", "info"),
+        (
+            "ckpt = 1\nself.net.load_state_dict(ckpt)\nckpt = torch.load(path)\nself.scheduler.load_state_dict(ckpt)",
+            "info",
+        ),
+        ("ckpt = torch.load(path)\nself.optimizer.load_state_dict(ckpt)\nself.net.load_state_dict(ckpt)", "warning"),
+        ("ckpt = torch.load(path)\nself.optimizer.load_state_dict(ckpt)\nreturn ckpt", "warning"),
+        (
+            "for path in path:\n    if self.net:\n        self.net.load_state_dict(ckpt)\n"
+            "    ckpt = torch.load(path)\n    self.optimizer.load_state_dict(ckpt)",
+            "warning",
+        ),
+        ("self.ckpt = torch.load(path)\nself.optimizer.load_state_dict(self.ckpt)", "warning"),
+        ("ckpt = torch.load(path)", "warning"),
+    ],
+)
+def test_a_checkpoint_that_only_an_optimizer_is_given(lines: str, severity: str) -> None:
+    body = textwrap.indent(lines, " " * 8)
+    text = f"import torch\n\n\nclass Runs:\n    def load(self, path, ckpt=None):\n{body}\n"
+    findings = modellint.check_source(text).diagnostics
+    assert [finding.severity.name.lower() for finding in findings if finding.code == "DEV002"] == [severity]

@@ -2210,3 +2210,143 @@ class Left(nn.Module):
 """
     project(tmp_path, net=text, main=f"from importlib import import_module\n\n\ndef load(name):\n    {loads}\n")
     assert severities(tmp_path, monkeypatch, "net.py", "OPS001") == [severity]
+
+
+WINDOW = """
+class WindowLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.channel = 1
+        self.window = torch.ones(1, 1, 3, 3)
+
+    def forward(self, x, target):
+        _, channel, _, _ = x.size()
+        {body}
+        return F.conv2d(x - target, self.window, groups=channel).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("self.window = self.window.to(x.device)", "info"),
+        ("self.window = self.window.type_as(x).cuda()", "info"),
+        ("if self.channel != channel:\n            self.window = torch.ones(channel, 1, 3, 3).to(x)", "info"),
+        (
+            "if self.channel == channel:\n            window = self.window\n        else:\n            window = make(3, channel)\n"
+            "            window = window.cuda(x.get_device())\n            self.window = window\n        self.channel = channel",
+            "info",
+        ),
+        ("self.window = self.window * 2", "warning"),
+        ("window = self.window\n        self.window = window + 1", "warning"),
+        ("self.window = self.window + x.mean()", "warning"),
+        ("window = make(x)\n        self.window = self.window if channel else window", "warning"),
+        ("window = 1\n        window += x\n        self.window = make(window, self.window)", "warning"),
+        ("self.window = self.window.to(x)\n        self.window.mul_(2)", "warning"),
+    ],
+)
+def test_a_tensor_of_a_loss_that_is_moved_or_made_anew(body: str, severity: str) -> None:
+    assert of_text(WINDOW.format(body=body), "REG006") == [severity]
+
+
+LIT = """
+import lightning as L
+
+class Lit(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.net.forward(x)
+
+    def training_step(self, batch, number):
+        return ({called}(batch[0]) - batch[1]).mean()
+"""
+FITS = "from lit import Lit\nmodel = Lit()\ntrainer.fit(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("called", "script", "severity"),
+    [
+        ("self.net", FITS, "info"),
+        ("self", FITS, "warning"),
+        ("self.net.forward", FITS, "warning"),
+        ("self.net", FITS + "print(model(x))\n", "warning"),
+        ("self.net", FITS + "model.to_onnx('net.onnx')\n", "warning"),
+        ("self.net", FITS + "export(model)\n", "warning"),
+        ("self.net", "", "warning"),
+    ],
+)
+def test_a_forward_that_no_training_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, script: str, severity: str
+) -> None:
+    project(tmp_path, lit=LIT.format(called=called), main=script)
+    assert severities(tmp_path, monkeypatch, "lit.py", "FLW007")[:1] == [severity]
+
+
+GAPS = """
+class Gaps(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+        {init}
+
+    def forward(self, x):
+        {start}
+        x[..., 2:4] = 0
+        return x
+"""
+CHANCE = "if torch.rand(1) > self.p:\n            return x"
+
+USED = "sounds = [Gaps(0.5)(x) for x in torch.rand(4, 1, 8)]\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "init", "other", "severity"),
+    [
+        (CHANCE, "pass", USED, "info"),
+        (CHANCE.replace("torch.rand(1)", "random.random()"), "pass", USED, "info"),
+        (CHANCE, "self.lin = nn.Linear(4, 4)", USED, "error"),
+        (
+            CHANCE,
+            "pass",
+            USED + "class Net(nn.Module):\n    def __init__(self):\n        self.gaps = Gaps(0.5)\n",
+            "error",
+        ),
+        (CHANCE.replace("torch.rand(1)", "x.max()"), "pass", USED, "error"),
+        (CHANCE.replace("return x", "return x * 2"), "pass", USED, "error"),
+        (CHANCE.replace("if ", "if self.training and "), "pass", USED, "error"),
+    ],
+)
+def test_what_leaves_its_input_alone_by_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, init: str, other: str, severity: str
+) -> None:
+    text = "import random\n" + GAPS.format(start=start, init=init)
+    project(tmp_path, gaps=text, other="from gaps import Gaps\n" + other)
+    assert severities(tmp_path, monkeypatch, "gaps.py", "MUT001") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("smooth = [t * 2 for t in tracks]\n    return smooth", "info"),
+        ("return smooth(tracks)", "warning"),
+        ("return [smooth for smooth in tracks], smooth(tracks)", "warning"),
+        ("from near import smooth\n    smooth = smooth(tracks)\n    return smooth", "warning"),
+        ("global smooth\n    smooth = smooth(tracks)\n    return smooth", "warning"),
+    ],
+)
+def test_a_variable_that_is_called_as_a_function_of_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, severity: str
+) -> None:
+    losses = (
+        "def smooth(x, eps=1e-12):\n    return x.pow(2).sum(dim=1).clamp(min=eps).sqrt()\n\nclass Near(nn.Module):\n"
+        "    def forward(self, x, y):\n        loss = smooth(x - y).mean()\n        return loss\n"
+    )
+    tracker = (
+        f"from near import *\n\ndef tracks_of(tracks):\n    {body}\n\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        return tracks_of(x)\n"
+    )
+    project(tmp_path, near=losses, tracker=tracker)
+    assert severities(tmp_path, monkeypatch, "near.py", "NUM002") == [severity]

@@ -725,3 +725,22 @@ def test_to_fill_a_view_that_no_index_makes_is_refused(view: str, is_refused: bo
 def test_what_a_permutation_laid_out_anew_is_a_copy() -> None:
     body = "self.out = x.reshape(2, 3, 4, 5).permute(0, 2, 3, 1).contiguous()\nself.out[0] = 1.0\nreturn self.out * 2"
     assert codes(net(body), "MUT010") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x = x[..., :-2].contiguous()\nx[..., -1] = 0\nreturn x", []),
+        (
+            "x = x + self.f(x)\ny = x[..., -2:].contiguous()\nx = x[..., :-2].contiguous()\nx[..., -1] = 0\nreturn x, y",
+            [],
+        ),
+        ("y = x[..., 1:].contiguous()\ny[..., -1] = 0\nreturn y", []),
+        ("y = x[..., :-2].contiguous()\ny[..., -1] = 0\nreturn x, y", ["MUT010"]),
+        ("y = x[..., :n].contiguous()\ny[..., -1] = 0\nreturn y", ["MUT010"]),
+        ("y = x[:-2, ...].contiguous()\ny[..., -1] = 0\nreturn y", ["MUT010"]),
+        ("y = x[..., :-2].flatten()\ny[-1] = 0\nreturn y", ["MUT010"]),
+    ],
+)
+def test_a_part_of_the_last_dimension_laid_out_anew_is_a_copy(body: str, expected: list[str]) -> None:
+    assert codes(net(body), "MUT010") == expected

@@ -67,8 +67,8 @@ class LoadWithoutMapLocation(Rule):
     under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
     of the second GPU needs it there, too), and files that were published for `torch.hub`
     (`resnet50-19c8e357.pth`). So are loads that need a GPU anyway: the
-    engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
-    runs, the finding is information.
+    engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, in what only a trainer
+    runs, and of what only an optimizer or its like is given, the finding is information.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -91,7 +91,8 @@ class LoadWithoutMapLocation(Rule):
                     continue
                 if _has_another_without_a_gpu(call) or _is_saved_from_the_cpu(call, code) or _is_published(call, code):
                     continue
-                of_training = _OF_TRAINING.search(_taker(call)) is not None
+                takers = _takers(call)
+                of_training = bool(takers) and all(map(_OF_TRAINING.search, takers))
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
@@ -107,17 +108,40 @@ _OF_TRAINING = re.compile(r"(?:^|[._])(?:optim\w*|lr_scheduler|scheduler|(?:grad
 """Names of what only training goes on with."""
 
 
-def _taker(call: Call) -> str:
-    """Whose `load_state_dict` a statement hands the checkpoint to: ``G.optim``."""
-    takers = [
-        ast.unparse(part.func.value)
-        for part in walk(call.statement)
-        if isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Attribute)
-        and part.func.attr == "load_state_dict"
-        and any(inner is call.node for given in part.args for inner in walk(given))
-    ]
-    return takers[0] if len(takers) == 1 else ""
+def _takers(call: Call) -> list[str]:
+    """Whose `load_state_dict` are handed the checkpoint: ``G.optim``. Nothing where it may go elsewhere, too."""
+    match call.statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is call.node and call.function is not None:
+            reads: list[ast.expr] = [*_reads_of(name, call.statement, call.function)]
+        case _:
+            reads = [call.node]
+    takers = [_taker(read, call.function or call.statement) for read in reads]
+    return [taker for taker in takers if taker] if all(takers) else []
+
+
+def _taker(node: ast.expr, around: ast.AST) -> str:
+    """Whose `load_state_dict` takes an expression, or a part of it."""
+    parents = parents_in(around)
+    part: ast.AST = node
+    while (parent := parents.get(part)) is not None and not isinstance(part, ast.stmt):
+        match parent:
+            case ast.Call(func=ast.Attribute(value=owner, attr="load_state_dict"), args=given) if part in given:
+                return ast.unparse(owner)
+        part = parent
+    return ""
+
+
+def _reads_of(name: str, statement: ast.stmt, function: ast.AST) -> list[ast.Name]:
+    """Where a variable is read behind a statement that binds it, and from the beginning of the outermost loop around that on."""
+    parents = parents_in(function)
+    first = statement.lineno
+    around: ast.AST | None = statement
+    while around is not None:
+        if isinstance(around, (ast.For, ast.While)):
+            first = around.lineno
+        around = parents.get(around)
+    named = (part for part in of_kind(function, ast.Name) if part.id == name and part.lineno >= first)
+    return [part for part in named if isinstance(part.ctx, ast.Load)]
 
 
 def _is_own_file(call: Call) -> bool:

@@ -66,9 +66,9 @@ class WriteThroughReshape(Rule):
     `y.view(-1).add_(1)` changes it, or raises.
 
     ## Known limits
-    A tensor whose memory nothing else reads is left alone, what took the name of the argument before it and is read afterwards (`x =
-    x.flatten(1)`) too, and so are views that are certain. Of `reshape`, only what gives fewer
-    dimensions counts: it merges some.
+    A tensor whose memory nothing else reads is left alone, as is what is copied but for sizes of 1 (`x[..., :-2].contiguous()`), what
+    took the name of the argument before it and is read afterwards (`x = x.flatten(1)`) too, and so are views that are certain. Of
+    `reshape`, only what gives fewer dimensions counts: it merges some.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.reshape.html>
@@ -114,9 +114,13 @@ def _matters(code: Code, write: Write, target: object) -> str:
         return copy.made_by
     results = [part for value in alternatives(write.target) if isinstance(value, Tensor) for part in copying(value)]
     own = {name for name, value in write.sharing if any(part in results for part in bases(value))}
-    others = {name for name, value in write.sharing if value.root is source.root} - own
+    others = {
+        name for name, value in write.sharing if value.root is source.root and not any(map(_is_of_a_cut, bases(value)))
+    } - own
     if any(write.is_read_later(name) for name in others):
         return copy.made_by
+    if _is_of_a_cut(copy):
+        return ""
     if (
         copy.made_by == "contiguous"
         and source.layout is not None
@@ -127,6 +131,30 @@ def _matters(code: Code, write: Write, target: object) -> str:
         return ""
     given = any(part.origin == "argument" for part in bases(source))
     return copy.made_by if given and not _is_renamed(code, write, copy, own) else ""
+
+
+def _is_of_a_cut(tensor: Tensor) -> bool:
+    """Whether `contiguous` copied a tensor: its last dimension was cut (`x[..., :-2]`), and only sizes of 1 before it would hide that."""
+    source = tensor.base
+    if tensor.made_by != "contiguous" or source is None or not isinstance(source.node, ast.Subscript):
+        return False
+    index = source.node.slice
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    rank = source.layout.rank if source.layout is not None else None
+    if len(parts) < 2 or rank == 1 or not isinstance(last := parts[-1], ast.Slice):
+        return False
+    is_last = any(isinstance(part, ast.Constant) and part.value is Ellipsis for part in parts) or (
+        len(parts) == rank and all(isinstance(part, ast.Slice) for part in parts)
+    )
+    return is_last and (_counts_back(last.upper) or _counts_back(last.lower) or _is_behind_the_first(last.lower))
+
+
+def _counts_back(bound: ast.expr | None) -> bool:
+    return isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub)
+
+
+def _is_behind_the_first(bound: ast.expr | None) -> bool:
+    return isinstance(bound, ast.Constant) and isinstance(bound.value, int) and bound.value > 0
 
 
 def _is_renamed(code: Code, write: Write, copy: Tensor, own: set[str]) -> bool:

@@ -40,6 +40,10 @@ _IN_PLACE = frozenset(
     {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"}
 )
 _METHODS = _IN_PLACE | {"bernoulli", "multinomial"}
+_DROPPED = frozenset(
+    {"bernoulli", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like"}
+)
+"""What a trace and `torch.export` drop with all that hangs on it, tried: `randperm` stands in the way of conversion even so."""
 _DRAWN = frozenset({"sample", "rsample"})
 """Methods of distributions that draw numbers."""
 _WORDS = _METHODS | _RANDOM | {".sample", ".rsample"}
@@ -97,7 +101,8 @@ class RandomOp(Rule):
     ## Known limits
     In source what a condition decides about is for information: a model may draw numbers when it is given none. Where both branches
     draw numbers, the second is told of. Modules that by
-    their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used.
+    their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used: by the
+    function, or by any caller of a module that only others of the project build (`y, _ = self.source(x)`).
 
     ## References
     - <https://github.com/apple/coremltools/issues/788>
@@ -141,6 +146,7 @@ class RandomOp(Rule):
                 not _is_kept(call)
                 or code.ends_in_python(call.node, function)
                 or code.is_for_loss_only(call.node, function)
+                or (call.method in _DROPPED and code.is_discarded(call.node, function))
             ):
                 continue
             if call.name.startswith("random."):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Instance, Named, alternatives
 from modellint.source.project.symbols import ClassRef
+from modellint.source.roles.module_calls import Place
 from modellint.source.syntax.ast_walk import once, parents_in, walk
 
 if TYPE_CHECKING:
@@ -222,11 +223,12 @@ _Names = dict[str, list[ast.Name]]
 
 
 class HandedOn:
-    """The calls of one class's code, or of a file's functions, that only carry a value on."""
+    """The calls of one class's code, or of a file's functions, that only carry a value on, and what they carry it to."""
 
     def __init__(self, readings: Callable[[ast.AST], Sequence[Call]]) -> None:
         self._readings = readings
         self._of_names: dict[tuple[ast.AST, str], list[ast.Call] | None] = {}
+        self._returned: dict[tuple[ast.AST, str], frozenset[Place] | None] = {}
 
     def of(self, node: ast.expr, function: ast.AST, depth: int = 0) -> list[ast.Call] | None:
         """The calls of unread code that take what comes of an expression in a function; None where it goes elsewhere, too.
@@ -271,6 +273,46 @@ class HandedOn:
             calls = dict.fromkeys(call for end in ends for call in end or ())
             self._of_names[key] = None if None in ends else [*calls]
         return self._of_names[key]
+
+    def returned(self, node: ast.expr, function: ast.AST, depth: int = 0) -> frozenset[Place] | None:
+        """The elements of the returned tuple that an expression alone reaches, by what only computes; None where it goes elsewhere, too."""
+        parents = parents_in(function)
+        child: ast.AST = node
+        for _ in range(_HIGHEST):
+            parent = parents.get(child)
+            match parent:
+                case ast.Call() if self._computes(parent):
+                    pass
+                case ast.Attribute() if isinstance(above := parents.get(parent), ast.Call) and above.func is parent:
+                    pass
+                case ast.Tuple(elts=elts, ctx=ast.Load()) if isinstance(parents.get(parent), ast.Return):
+                    starred = any(isinstance(part, ast.Starred) for part in elts)
+                    at = next(at for at, part in enumerate(elts) if part is child)
+                    return None if starred else frozenset({Place(at, len(elts))})
+                case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
+                    pass
+                case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Slice():
+                    pass
+                case ast.keyword(arg=name) if name not in (None, "out"):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child:
+                    return self._name_returned(name, function, depth + 1) if depth < _MOST_NAMES else None
+                case _:
+                    return None
+            child = parent
+        return None
+
+    def _name_returned(self, name: str, function: ast.AST, depth: int) -> frozenset[Place] | None:
+        """The same of all that is read of a variable, whatever it is bound to."""
+        key = (function, name)
+        if key not in self._returned:
+            # What goes round in a circle may go anywhere.
+            self._returned[key] = None
+            reads = once(function, "_plain_reads", _plain_reads).get(name, [])
+            ends = [self.returned(read, function, depth) for read in reads]
+            places = [places for places in ends if places is not None]
+            self._returned[key] = frozenset().union(*places) if len(places) == len(ends) else None
+        return self._returned[key]
 
     def _is_unread(self, call: ast.Call) -> bool:
         """Whether a call runs what comes from outside the project, and is no function or layer that is known."""

@@ -695,6 +695,19 @@ class Code:
         """The calls of code that was not read to which alone the value of an expression goes; None where it goes elsewhere, too."""
         return self._handed_on.of(node, function)
 
+    def is_discarded(self, node: ast.expr, function: ast.AST) -> bool:
+        """Whether an expression only reaches elements of the tuple of the class's own `forward` that no caller in the project reads.
+
+        Conversion drops it then. So it is where other modules alone build the class, and all that call it are known.
+        """
+        from modellint.source.roles.module_calls import is_discarded
+
+        ref = self.ref
+        if ref is None or ref.file.members(ref.node).get("forward") is not function:
+            return False
+        places = self._handed_on.returned(node, function)
+        return bool(places) and is_discarded(self.project, ref, places or frozenset())
+
     @cached_property
     def _handed_on(self) -> HandedOn:
         return HandedOn(self.readings)

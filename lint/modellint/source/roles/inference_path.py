@@ -34,11 +34,12 @@ from modellint.source.roles.comparisons import (
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, cannot_be_run, fails_before, may_be_looked_up
-from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
+from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
     attributes_changed,
+    attributes_remade,
     binds_first,
     changes_data,
     counts_up,
@@ -52,6 +53,7 @@ from modellint.source.roles.training_evidence import (
     is_told_answers,
     is_training_script,
     keeps_nothing,
+    leaves_by_chance,
     makes_by_itself,
     only_raises,
     optimizes_by_hand,
@@ -70,7 +72,7 @@ from modellint.source.roles.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -237,6 +239,12 @@ class _Paths:
                 and fails_before(self.project, owner, around[1])
             ):
                 return True
+            if (
+                rule.code == "FLW007"
+                and around[1].name == "forward"
+                and self._is_called_elsewhere(owner, around[1], finding)
+            ):
+                return True
             # Its parts may be exported all the same.
             cls = UnreadClass(self.project, owner)
             forward = cls.method("forward")
@@ -269,6 +277,22 @@ class _Paths:
             return False
         owner = ClassRef(file, around[0]) if isinstance(around[0], ast.ClassDef) and len(around) == 2 else None
         return is_ruled_out(self.project, file, owner, function, row)
+
+    def _is_called_elsewhere(self, owner: ClassRef, forward: ast.AST, finding: Diagnostic) -> bool:
+        """Whether what trains a module calls its parts themselves, and nothing in the project the `forward` that calls theirs by name."""
+        row = finding.span.row if finding.span is not None else 0
+        parts = {
+            ast.unparse(call.func.value)
+            for call in of_kind(forward, ast.Call)
+            if call.lineno == row and isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
+        }
+        called = {
+            ast.unparse(call.func)
+            for function in functions_in([owner.node])
+            if function is not forward
+            for call in of_kind(function, ast.Call)
+        }
+        return bool(parts) and parts <= called and is_only_trained(self.project, owner)
 
     def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
@@ -373,7 +397,30 @@ class _Paths:
             for base in self.project.bases(ref)
         ):
             return True
+        if forward is not None and leaves_by_chance(forward):
+            return self._has_no_weights(cls) and not self._is_named_by_modules(cls.ref)
         return forward is not None and asks_for_answers(forward) and self._has_no_weights(cls)
+
+    def _is_named_by_modules(self, ref: ClassRef) -> bool:
+        """Whether a module may hold objects of a class: another class that is one names it, or some places that name it are not known."""
+        vars(ref.node)["_by_users"] = True
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = [path for path in mentions.naming(ref.node.name) if path != ref.file.path]
+        files = [
+            ref.file,
+            *(None if path.endswith(".ipynb") else self.project.file(path) for path in paths[:_MOST_FILES]),
+        ]
+        if ref.within or not mentions.is_whole or len(paths) > _MOST_FILES or None in files:
+            return True
+        return any(
+            mention.cls is not None
+            and mention.cls is not ref.node
+            and self.project.is_module(ClassRef(file, mention.cls)) is not False
+            for file in files
+            if file is not None
+            for mention in mentions_in(file, ref.node.name)
+        )
 
     def _is_named_by_tests_only(self, ref: ClassRef) -> bool:
         """Whether nothing but itself and tests names a class, so that no module computes what it is given."""
@@ -543,7 +590,8 @@ class _Paths:
         return frozenset(
             name
             for name in changed
-            if any(name in _attributes_in(method) and name not in binds_first(method) for method in methods)
+            if not all(name in attributes_remade(method) for method in methods if name in attributes_changed(method))
+            and any(name in _attributes_in(method) and name not in binds_first(method) for method in methods)
         )
 
     def _is_of_a_measure(self, ref: ClassRef) -> bool:
@@ -653,12 +701,45 @@ class _Paths:
     def _is_of_another(
         self, mention: Mention, place: IndexedFile, node: ast.ClassDef | _Function, file: IndexedFile
     ) -> bool:
-        """Whether what is named is another class or function of the same name."""
+        """Whether what is named is another class or function of the same name, or a variable of a function."""
+        function = mention.function
+        if (
+            isinstance(mention.node, ast.Name)
+            and function is not None
+            and mention.statement is not function
+            and mention.node.id in once(function, "_variables", _variables)
+        ):
+            return True
         dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
         symbol = self.project.resolve(place, dotted) if dotted is not None else None
         if not isinstance(symbol, (ClassRef, FunctionRef)):
             return False
         return (symbol.file.path, symbol.node.lineno) != (file.path, node.lineno)
+
+
+def _variables(function: _Function) -> frozenset[str]:
+    """The variables that the statements of a function bind, in its own scope: what is named so in it is no name of the file."""
+    bound: set[str] = set()
+    others: set[str] = set()
+    pending: list[ast.AST] = [*function.body]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                others.update(names)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                others.update(alias.asname or alias.name for alias in aliases)
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return frozenset(bound - others)
+
+
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:

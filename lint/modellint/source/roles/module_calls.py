@@ -1,4 +1,4 @@
-"""Calls of modules: arguments of a `forward` that no call in the project gives, with the branches that stand under them, or that are lists.
+"""Calls of modules: arguments of a `forward` that no call in the project gives, or that are lists, and results that no caller reads.
 
 A class is followed to the attributes that modules keep its objects in, and from these to their calls; an argument that such a call hands
 on is followed to the calls around it. Nothing is told where an object goes elsewhere, or where nobody in the project calls it.
@@ -226,6 +226,76 @@ def _is_list(value: ast.expr) -> bool:
         case ast.List() | ast.ListComp() | ast.Call(func=ast.Name(id="list")):
             return True
     return False
+
+
+class Place(NamedTuple):
+    """An element of a tuple that a `forward` gives back: where it stands, and how many there are."""
+
+    at: int
+    width: int
+
+
+def is_discarded(project: Project, ref: ClassRef, places: frozenset[Place]) -> bool:
+    """Whether other modules alone call a `forward`, certainly all of them known, and none reads any of these elements."""
+    if ref.within or ref.node.decorator_list:
+        return False
+    sites = _Calls(project).sites(ref)
+    return bool(sites) and all(
+        site.owner is not None
+        and site.function is not None
+        and project.is_module(site.owner) is True
+        and all(_discards(site.call, site.function, place) for place in places)
+        for site in sites or ()
+    )
+
+
+def _discards(node: ast.expr, function: _Function, place: Place, depth: int = 0) -> bool:
+    """Whether what an expression gives, a tuple, is taken apart where it stands, and an element of it is bound to what nobody reads."""
+    around = parents_in(function).get(node)
+    match around:
+        case ast.Expr():
+            return True
+        case ast.Subscript(slice=ast.Constant(value=int(at)), ctx=ast.Load()) if around.value is node:
+            return at % place.width != place.at
+        case ast.Assign(targets=[ast.Tuple(elts=elts) | ast.List(elts=elts)]):
+            target = _target_of(elts, place)
+            return isinstance(target, ast.Name) and _reads(function, target.id) == []
+        case ast.Assign(targets=[ast.Name(id=name)]) if depth == 0:
+            reads = _reads(function, name)
+            return reads is not None and all(_discards(read, function, place, 1) for read in reads)
+    return False
+
+
+def _target_of(targets: list[ast.expr], place: Place) -> ast.expr | None:
+    """What an element of a tuple is bound to; the list that a star makes of several is one variable."""
+    starred = next((at for at, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    if starred is None:
+        return targets[place.at] if len(targets) == place.width else None
+    behind = len(targets) - starred - 1
+    if place.at < starred:
+        return targets[place.at]
+    if place.at >= place.width - behind:
+        return targets[place.at - place.width]
+    star = targets[starred]
+    return star.value if isinstance(star, ast.Starred) else None
+
+
+def _reads(function: _Function, name: str) -> list[ast.Name] | None:
+    """Where a variable of a function is read; None where it is also one of the file's."""
+    outer = [part.names for part in of_kind(function, ast.Global)]
+    outer += [part.names for part in of_kind(function, ast.Nonlocal)]
+    if any(name in names for names in outer):
+        return None
+    return [part for part in of_kind(function, ast.Name) if part.id == name and not isinstance(part.ctx, ast.Store)]
+
+
+def is_only_trained(project: Project, ref: ClassRef) -> bool:
+    """Whether the project gives the objects of a class to a trainer, and nothing calls their `forward`: neither a hook nor anyone else."""
+    methods = functions_in([ref.node])
+    if ref.within or ref.node.decorator_list or not any(map(is_training_hook, methods)):
+        return False
+    calls = _Calls(project)
+    return calls.sites(ref) == [] and calls.is_built(ref)
 
 
 class _Optional(NamedTuple):
@@ -473,6 +543,18 @@ class _Calls:
                         return None
         return sites
 
+    def is_built(self, ref: ClassRef) -> bool:
+        """Whether a variable holds an object of a class somewhere outside of tests."""
+        paths = dict.fromkeys((ref.file.path, *self.project.mentions.naming(ref.node.name)))
+        files = [self.project.file(path) for path in paths if not path.endswith(".ipynb")]
+        return any(
+            isinstance(mention.statement, ast.Assign) and not mention.is_in_test
+            for file in files
+            if file is not None and not is_in_tests(self.project, file)
+            for mention in mentions_in(file, ref.node.name)
+            if not self._is_of_another(mention.node, file, ref)
+        )
+
     def _calls_of(self, owner: ClassRef, attribute: str) -> list[_Site] | None:
         """The calls of what an attribute of a class holds; None where it is used in another way, or outside of the class."""
         paths = self.project.mentions.naming(attribute)
@@ -560,11 +642,15 @@ def _calls_of_variable(scope: _Function | ast.Module, name: str, statement: ast.
                 pass
             case ast.keyword(arg="model") if _is_trained(parents.get(around)):
                 pass
-            case ast.Attribute(attr=attribute) if attribute not in ("forward", "__call__"):
+            case ast.Attribute(attr=attribute) if attribute not in _RUNNING:
                 pass
             case _:
                 return None
     return sites
+
+
+_RUNNING = frozenset({"forward", "__call__", "to_onnx", "to_torchscript", "predict"})
+"""Methods that run the `forward` of a module."""
 
 
 def _is_trained(node: ast.AST | None) -> bool:

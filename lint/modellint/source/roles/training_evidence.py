@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -222,6 +222,41 @@ def counts_up(cls: UnreadClass) -> bool:
     )
 
 
+def leaves_by_chance(forward: _Function) -> bool:
+    """Whether a `forward` gives back its input as it is where a number says so that it draws, in evaluation too.
+
+    `if torch.rand(1) > self.p: return x`
+    """
+    arguments = [*forward.args.posonlyargs, *forward.args.args][1:2]
+    return (
+        bool(arguments)
+        and any(
+            _asks_chance(part.test) and _gives_back(body, arguments[0].arg)
+            for part in forward.body
+            if isinstance(part, ast.If)
+            for body in (part.body, part.orelse)
+        )
+        and not any(part.attr == "training" for part in of_kind(forward, ast.Attribute))
+    )
+
+
+def _asks_chance(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and any(
+        isinstance(part, ast.Call) and _CHANCES.fullmatch(dotted_name(part.func) or "") for part in ast.walk(test)
+    )
+
+
+_CHANCES = re.compile(r"torch\.rand|(?:(?:np|numpy)\.)?random\.(?:random|rand|uniform)")
+"""Calls that draw a number evenly between two bounds."""
+
+
+def _gives_back(body: list[ast.stmt], name: str) -> bool:
+    match body:
+        case [ast.Return(value=ast.Name(id=returned))]:
+            return returned == name
+    return False
+
+
 def imports_a_runtime(function: _Function) -> bool:
     """Whether a method imports what runs models that were exported before: its class is a wrapper around them."""
     imported = [alias.name for part in of_kind(function, ast.Import) for alias in part.names]
@@ -267,15 +302,23 @@ def attributes_changed(method: _Function) -> frozenset[str]:
 
 def _changed_by(method: _Function) -> frozenset[str]:
     moved = {target for part in of_kind(method, ast.Assign) if _is_move(part) for target in part.targets}
-    places: list[ast.expr] = [
+    bound = (
         part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load) and part not in moved
-    ]
-    places += [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
+    )
+    return _attributes_of_self(bound) | _changed_in_place(method)
+
+
+def _changed_in_place(method: _Function) -> frozenset[str]:
+    places = [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
     places += [
         call.func.value
         for call in of_kind(method, ast.Call)
         if isinstance(call.func, ast.Attribute) and _CHANGES.fullmatch(call.func.attr)
     ]
+    return _attributes_of_self(places)
+
+
+def _attributes_of_self(places: Iterable[ast.expr]) -> frozenset[str]:
     return frozenset(
         part.attr
         for place in places
@@ -299,6 +342,124 @@ def _is_move(statement: ast.Assign) -> bool:
         ):
             return (owner, name) == (other, moved)
     return False
+
+
+def attributes_remade(method: _Function) -> frozenset[str]:
+    """The attributes of `self` that a method only binds to themselves, elsewhere or of another type, or to what no input's values reach.
+
+    `self.window = self.window.to(x)`, or a window made anew for as many channels as an input has: no call leaves anything to the next one.
+    """
+    return once(method, "_remade", _remade_by)
+
+
+def _remade_by(method: _Function) -> frozenset[str]:
+    stores = [
+        part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load) and _is_of_self(part)
+    ]
+    values = {
+        id(target): part.value
+        for part in of_kind(method, ast.Assign)
+        for target in part.targets
+        if len(part.targets) == 1 and isinstance(target, ast.Attribute)
+    }
+    flow: _Flow | None = None
+    remade: set[str] = set()
+    kept = set(_changed_in_place(method))
+    for store in stores:
+        value = values.get(id(store))
+        if value is not None and isinstance(store.value, ast.Name) and not _is_moved(value, store.attr):
+            flow = flow or _Flow(method)
+            value = None if flow.reaches(value) else value
+        (remade if value is not None else kept).add(store.attr)
+    return frozenset(remade - kept)
+
+
+def _is_moved(value: ast.expr, attribute: str) -> bool:
+    """Whether a value is an attribute of `self` by methods that move it: `self.window.to(x.device)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
+        value = value.func.value
+    match value:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name == attribute
+    return False
+
+
+def _named_in(target: ast.expr) -> Iterator[str]:
+    return (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
+
+
+class _Flow:
+    """Which variables of a method hold values of its arguments, or of what it keeps in attributes for the next call."""
+
+    def __init__(self, method: _Function) -> None:
+        self.kept = attributes_changed(method)
+        self.reached = {part.arg for part in of_kind(method, ast.arg)} - {"self"}
+        self.aliases: set[str] = set()
+        bound = [
+            ({name for target in part.targets for name in _named_in(target)} - {"self"}, part.value)
+            for part in of_kind(method, ast.Assign)
+        ]
+        stores = Counter(part.id for part in of_kind(method, ast.Name) if isinstance(part.ctx, ast.Store))
+        plain = Counter(
+            part.id
+            for assign in of_kind(method, ast.Assign)
+            for target in assign.targets
+            for part in ast.walk(target)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        )
+        # What a loop binds, or `+=`, may be anything.
+        self.reached |= {name for name, count in stores.items() if count > plain[name]}
+        for _ in bound:
+            before = len(self.reached) + len(self.aliases)
+            for names, value in bound:
+                if self.reaches(value):
+                    self.reached |= names
+                elif self._is_alias(value):
+                    self.aliases |= names
+            if len(self.reached) + len(self.aliases) == before:
+                break
+
+    def _is_alias(self, value: ast.expr) -> bool:
+        """Whether an expression is an attribute that the method changes, as it is, or moved."""
+        match value:
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _MOVES:
+                return self._is_alias(owner)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return name in self.kept
+            case ast.Name(id=name):
+                return name in self.aliases
+        return False
+
+    def reaches(self, value: ast.expr) -> bool:
+        """Whether an expression may hold such values, and not only their size, type or device; an attribute as it is says nothing new."""
+        return not self._is_alias(value) and self._is_reached(value)
+
+    def _is_reached(self, value: ast.expr) -> bool:
+        if self._is_alias(value):
+            return True
+        match value:
+            case ast.Attribute(attr=attribute) | ast.Call(func=ast.Attribute(attr=attribute)) if attribute in _ABOUT:
+                return False
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _MOVES:
+                return self._is_reached(owner)
+            case ast.Call(func=ast.Attribute(value=owner), args=args, keywords=words):
+                return any(map(self._is_reached, (owner, *args, *(word.value for word in words))))
+            case ast.Call(func=ast.Name(), args=args, keywords=words):
+                return any(map(self._is_reached, (*args, *(word.value for word in words))))
+            case ast.Name(id=name):
+                return name in self.reached
+            case ast.Attribute(value=owner):
+                return self._is_reached(owner)
+            case ast.Constant():
+                return False
+            case ast.BinOp() | ast.UnaryOp() | ast.Tuple() | ast.List() | ast.Subscript() | ast.Slice():
+                parts = (part for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
+                return any(map(self._is_reached, parts))
+        return True
+
+
+_MOVES = frozenset({"to", "cuda", "cpu", "type", "type_as", "float", "half", "double", "requires_grad_"})
+_ABOUT = frozenset({"size", "shape", "dim", "ndim", "device", "dtype", "get_device", "is_cuda", "numel"})
 
 
 def binds_first(method: _Function) -> frozenset[str]:
