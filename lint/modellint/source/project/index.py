@@ -35,7 +35,7 @@ from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, re
 if TYPE_CHECKING:
     from modellint.source.project.mentions import Mentions
 
-_KEPT_TREES = 256
+_KEPT_TREES = 128
 _KEPT_CHECKED = 64
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
