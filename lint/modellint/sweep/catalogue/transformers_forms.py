@@ -65,6 +65,13 @@ _STRIPS: dict[str, list[Any]] = {
     },
 }
 """Arguments of the convolutions of a block that looks along lines of text."""
+_GEMMA3N = {
+    "num_kv_shared_layers": 0,
+    "intermediate_size": [64, 64],
+    "vocab_size_per_layer_input": 128,
+    "activation_sparsity_pattern": [0.5, 0.0],
+    "laurel_rank": 8,
+}
 _DAC = {"encoder_hidden_size": 8, "decoder_hidden_size": 64, "hidden_size": 128}
 
 
@@ -185,6 +192,44 @@ FORMS: dict[str, Form] = {
         {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 8}, {"pixel_values": (1, 2, 3, 64, 64)}
     ),
     "efficientnet": Form(_EFFICIENT),
+    "encodec": Form({"num_filters": 4, "codebook_dim": 32}, {"input_values": (1, 1, 6400)}),
+    "gemma3n": Form(
+        {
+            **_inside("text_config", _GEMMA3N),
+            "vision_config.architecture": "mobilenetv3_small_050",
+            "vision_config.model_args": None,
+        },
+        {},
+    ),
+    "gemma3n_vision": Form(
+        {"architecture": "mobilenetv3_small_050", "model_args": None}, {"pixel_values": (1, 3, 64, 64)}
+    ),
+    "kimi_k25_vision": Form({}, {"pixel_values": (16, 3, 14, 14)}),
+    "videomae": Form({"num_frames": 4}, {"pixel_values": (1, 4, 3, 64, 64)}),
+    "mimi": Form(
+        {
+            "upsample_groups": 32,
+            "num_filters": 4,
+            "codebook_dim": 16,
+            "vector_quantization_hidden_dimension": 16,
+            "num_quantizers": 4,
+        },
+        {"input_values": (1, 1, 9600)},
+    ),
+    "pocket_tts_audio_tokenizer_encoder": Form(
+        {"upsample_groups": 32, "num_filters": 4}, {"input_values": (1, 1, 7680)}
+    ),
+    "voxtral_realtime_encoder": Form({}, {"input_features": (1, 128, 64)}),
+    "glmasr_encoder": Form({}, {"input_features": (1, 128, 64)}),
+    "siglip2_vision_model": Form(
+        {"num_patches": 16}, {"pixel_values": (1, 16, 768), "pixel_attention_mask": (1, 16), "spatial_shapes": [[4, 4]]}
+    ),
+    "videoprism": Form(
+        {"vision_config.num_frames": 2, "vision_config.image_size": 36},
+        {"input_ids": None, "pixel_values_videos": (1, 2, 3, 36, 36)},
+    ),
+    "cosmos3_edge_vision": _patched(768),
+    "granite_speech5_ctc": Form({"encoder_config.context_size": 16}, {"input_features": (1, 64, 320)}),
     "esm": Form({"vocab_size": 128, "pad_token_id": 1}),
     "falcon_h1": Form({"mamba_d_ssm": 64}),
     "fast_vlm": Form(
@@ -197,15 +242,7 @@ FORMS: dict[str, Form] = {
         {"input_ids": [[5] * 4 + [7, 8, 9, 10]], "pixel_values": (1, 3, 64, 64)},
     ),
     "fun_asr_nano_encoder": Form({}, {"input_features": (1, 16, 560), "input_features_mask": (1, 16)}),
-    "gemma3n_text": Form(
-        {
-            "num_kv_shared_layers": 0,
-            "intermediate_size": [64, 64],
-            "vocab_size_per_layer_input": 128,
-            "activation_sparsity_pattern": [0.5, 0.0],
-            "laurel_rank": 8,
-        }
-    ),
+    "gemma3n_text": Form(_GEMMA3N),
     "gemma4_audio": Form({}, {"input_features": (1, 64, 128)}),
     "gemma4_vision": Form(
         {}, {"pixel_values": (1, 36, 768), "pixel_position_ids": [[[at % 6, at // 6] for at in range(36)]]}
