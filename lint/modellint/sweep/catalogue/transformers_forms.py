@@ -72,6 +72,18 @@ _GEMMA3N = {
     "activation_sparsity_pattern": [0.5, 0.0],
     "laurel_rank": 8,
 }
+_ROTARY = {
+    "rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
+    }
+}
+_INDEXER = {
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 4,
+    "indexer_compress_ratio": 2,
+}
 _DAC = {"encoder_hidden_size": 8, "decoder_hidden_size": 64, "hidden_size": 128}
 
 
@@ -130,14 +142,8 @@ FORMS: dict[str, Form] = {
         },
         {"input_ids": None, "input_features": (1, 1, 64, 64)},
     ),
-    "cohere_compass_text": Form(
-        {
-            "rope_parameters": {
-                kind: {"rope_type": "default", "rope_theta": 10000.0}
-                for kind in ("full_attention", "sliding_attention")
-            }
-        }
-    ),
+    "cohere_compass": Form(_inside("text_config", _ROTARY)),
+    "cohere_compass_text": Form(_ROTARY),
     "decision_transformer": Form(
         {},
         {
@@ -230,6 +236,9 @@ FORMS: dict[str, Form] = {
     ),
     "cosmos3_edge_vision": _patched(768),
     "granite_speech5_ctc": Form({"encoder_config.context_size": 16}, {"input_features": (1, 64, 320)}),
+    "informer": _SERIES,
+    "patchtst": Form({}, {"past_values": (1, 32, 1)}),
+    "patchtsmixer": Form({}, {"past_values": (1, 32, 1)}),
     "esm": Form({"vocab_size": 128, "pad_token_id": 1}),
     "falcon_h1": Form({"mamba_d_ssm": 64}),
     "fast_vlm": Form(
@@ -354,15 +363,8 @@ FORMS: dict[str, Form] = {
         {**_LINES, "layer_list_out_channels": (96, 96, 192, 384)}, {"pixel_values": (1, 3, 64, 64)}
     ),
     "qwen3_asr_encoder": Form({}, {"input_features": (1, 128, 100), "input_features_mask": (1, 100)}),
-    "qwen4_exp_text": Form(
-        {
-            "indexer_n_heads": 2,
-            "indexer_kv_heads": 1,
-            "indexer_head_dim": 8,
-            "indexer_budget": 4,
-            "indexer_compress_ratio": 2,
-        }
-    ),
+    "qwen4_exp": Form(_inside("text_config", _INDEXER)),
+    "qwen4_exp_text": Form(_INDEXER),
     "seamless_m4t": Form(
         {
             **dict.fromkeys(("speech_encoder_layers", "t2u_encoder_layers", "t2u_decoder_layers"), 2),
@@ -462,7 +464,10 @@ LEFT_OUT: dict[str, str] = {
         "its forward takes an inference session, which is no tensor",
     ),
     "glm_image_vqmodel": "it has no forward",
-    "musicgen": "its configuration is that of three parts, and its base model takes the decoder's",
+    **dict.fromkeys(
+        ("musicgen", "musicgen_melody"),
+        "its configuration is that of three parts, and its base model takes the decoder's",
+    ),
     "voxtral_realtime_text": "transformers does not export its class",
 }
 """Why types of models are not in the catalogue."""
