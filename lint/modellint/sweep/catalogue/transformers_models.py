@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from modellint.sweep.catalogue.transformers_forms import FORMS, LEFT_OUT, Form
 
 _SMALL: dict[str, int] = {
     **dict.fromkeys(
@@ -140,10 +142,10 @@ _PATCHES = 4
 
 
 def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Tensor]]]]]:
-    """The base model of each type of model that transformers has, by the name of the type."""
+    """The base model of each type of model that transformers has, by the name of the type, but those that are left out."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-    for name in sorted(MODEL_MAPPING_NAMES):
+    for name in sorted(MODEL_MAPPING_NAMES.keys() - LEFT_OUT.keys()):
         yield name, partial(build, name)
 
 
@@ -155,6 +157,8 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
+    if kind in FORMS:
+        return _particular(kind, FORMS[kind])
     failure: Exception | None = None
     for degree, shares, gives_tuples, takes_all in product(_DEGREES, (True, False), (True, False), (False, True)):
         torch.manual_seed(0)
@@ -172,27 +176,88 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
         except Exception as error:
             failure = failure or error
         else:
-            if "grid_thw" in inputs and len(inputs) == 2:
-                grid = inputs.pop("grid_thw")
-                [(name, pictures)] = inputs.items()
-                return _OfOneSize(model, name, grid).eval(), {"pictures": pictures}
-            return model, inputs
+            return _of_one_grid(model, inputs)
     raise failure or ValueError(f"{kind}: no form has fewer than {_LARGEST:,} parameters")
+
+
+def _particular(kind: str, form: Form) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of a type whose sizes and inputs are told, as it first runs: heads share keys or not, parts give tuples or not."""
+    import transformers
+
+    failure: Exception | None = None
+    for gives_tuples, shares in product((False, True), (True, False)):
+        torch.manual_seed(0)
+        try:
+            config = _configuration(kind, frozenset(), shares, gives_tuples)
+            for path, value in form.sizes.items():
+                *parts, name = path.split(".")
+                setattr(reduce(getattr, parts, config), name, value)
+            make = partial(transformers.AutoModel.from_config, config, attn_implementation="eager")
+            with torch.device("meta"):
+                if sum(parameter.numel() for parameter in make().parameters()) > _LARGEST:
+                    continue
+            model = make().eval()
+            if form.setup:
+                form.setup(model)
+            inputs = _particular_inputs(model, config, form)
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:
+            failure = failure or error
+        else:
+            return _of_one_grid(model, inputs)
+    raise failure or ValueError(f"{kind}: no form has fewer than {_LARGEST:,} parameters")
+
+
+def _particular_inputs(model: nn.Module, config: Any, form: Form) -> dict[str, Tensor]:
+    draw = torch.Generator().manual_seed(1)
+    inputs = {name: _of_shape(name, shape, draw) for name, shape in form.inputs.items() if shape is not None}
+    general = _inputs(model, config, bool(form.inputs))
+    if form.inputs:
+        general = {name: value for name, value in general.items() if name in form.inputs or _is_needed(model, name)}
+    return general | inputs
+
+
+def _is_needed(model: nn.Module, name: str) -> bool:
+    taking = inspect.signature(model.forward).parameters[name]
+    return taking.default is taking.empty
+
+
+def _of_one_grid(model: nn.Module, inputs: dict[str, Tensor]) -> tuple[nn.Module, dict[str, Tensor]]:
+    """A model that takes pictures beside the sizes that they have, with its sizes in it."""
+    sizes = {name: value for name, value in inputs.items() if name in ("grid_thw", "merge_sizes")}
+    if not sizes or len(inputs) != len(sizes) + 1:
+        return model, inputs
+    [(name, pictures)] = ((name, value) for name, value in inputs.items() if name not in sizes)
+    return _OfOneSize(model, name, sizes).eval(), {"pictures": pictures}
+
+
+def _of_shape(name: str, shape: tuple[int, ...] | list[Any], draw: torch.Generator) -> Tensor:
+    """Numbers of a shape: places in a vocabulary, ones of a mask, or what is drawn; or those of a list."""
+    if isinstance(shape, list):
+        return torch.tensor(shape)
+    if "mask" in name:
+        return torch.ones(shape, dtype=torch.long)
+    if name.endswith(("_ids", "task_inputs")) or name in ("timesteps", "freq"):
+        return torch.randint(0, 3, shape, generator=draw)
+    if name == "bbox":
+        return torch.rand(shape, generator=draw)
+    return torch.randn(shape, generator=draw)
 
 
 class _OfOneSize(nn.Module):
     """A model of pictures for one grid of patches, which decides about sizes inside and is no input of a package."""
 
-    grid: Tensor
-
-    def __init__(self, model: nn.Module, name: str, grid: Tensor) -> None:
+    def __init__(self, model: nn.Module, name: str, sizes: dict[str, Tensor]) -> None:
         super().__init__()
         self.model = model
         self.name = name
-        self.register_buffer("grid", grid)
+        self.sizes = tuple(sizes)
+        for size, value in sizes.items():
+            self.register_buffer(size, value)
 
     def forward(self, pictures: Tensor) -> Any:
-        return self.model(**{self.name: pictures}, grid_thw=self.grid)
+        return self.model(**{self.name: pictures}, **{size: getattr(self, size) for size in self.sizes})
 
 
 _LARGEST = 50_000_000
@@ -305,7 +370,11 @@ def _inputs(model: nn.Module, config: Any, takes_all: bool) -> dict[str, Tensor]
         "grid_thw": lambda: torch.tensor([[1, _PATCHES, _PATCHES]]),
     }
     main = getattr(model, "main_input_name", "input_ids")
-    chosen = [main] if main in taken and main in makers else [name for name in makers if name in taken][:1]
+    chosen = (
+        [main]
+        if isinstance(main, str) and main in taken and main in makers
+        else [name for name in makers if name in taken][:1]
+    )
     needed = {name for name, taking in taken.items() if taking.default is taking.empty}
     chosen += [name for name in makers if name not in chosen and (name in needed or (takes_all and name in taken))]
     if "input_features_mask" in needed and "input_features" in chosen:
