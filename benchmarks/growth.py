@@ -125,6 +125,24 @@ NAMED: dict[str, Callable[[int], str]] = {
     "branch and write": lambda n: flow(
         ["y = x * 1"], lambda i: [f"if x.shape[0] > {i}:", f"    y[{i}] = {i}"], ["return y"], n
     ),
+    "named part read and written": lambda n: flow(
+        ["y = x.clone()", "part = y[:, 1:]"], lambda i: [f"part[{i}] = part[{i + 1}]"], ["return part * 1, y"], n
+    ),
+    "named parts read and written": lambda n: flow(
+        ["y = x.clone()"], lambda i: [f"part = y[{i}]", "part[1] = part[0]"], ["return part * 1, y"], n
+    ),
+    "constants that rule branches out": lambda n: flow(
+        ["flip = None"],
+        lambda i: [f"if flip == {i}:", "    x = x.float().clone()", "    x[0].mul_(3)"],
+        ["return x"],
+        n,
+    ),
+    "loops over lists that loops filled": lambda n: flow(
+        ["parts = []", "for i in range(4):", "    parts.append(x[:, i])", "y = torch.stack(parts)"],
+        lambda i: ["for part in y:", "    x = x + part"],
+        ["return x"],
+        n,
+    ),
     "branch and bind and write": lambda n: flow(
         ["y = x * 1"], lambda i: [f"if x.shape[0] > {i}:", "    y = y[1:]", "y.add_(1)"], ["return y"], n
     ),

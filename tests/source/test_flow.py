@@ -974,3 +974,15 @@ def test_a_loop_over_what_the_module_keeps_need_not_hang_on_its_input(size: str,
     assert codes(net(kept + loop.format(size=size)), "FLW004") == ["FLW004"] * is_found
     unpacked = f"{kept}_, n = {'x' if is_found else 'self.table'}.shape\n" + loop.format(size="n")
     assert codes(net(unpacked), "FLW004") == ["FLW004"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("taken", "count"),
+    [
+        ("x, (height, width) = pair[0], pair[1]", 0),
+        ("x = pair\nheight, width = x.relu()", 1),
+    ],
+)
+def test_what_stands_in_an_element_of_an_argument_need_not_be_tensors(taken: str, count: int) -> None:
+    text = net(f"{taken}\nx = x.relu()\nif height > 0:\n    x = x * 2\nreturn x", "pair")
+    assert len(codes(text, "FLW001")) == count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ from modellint.authoring import (
     Trigger,
     alternatives,
     of_kind,
+    once,
     parents_in,
+    walk,
 )
 from modellint_rules.mutation.shared_memory import bases, changes, indices, item_of, may_be_copy
 
@@ -217,8 +220,9 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
         is_cut_off = named and _is_indexed_before(write, target)
         if not named or is_cut_off:
             seen.add(id(target))
-        is_first = not any(_stand_together(write, earlier) for earlier in written.get(id(target), ()))
-        if not is_cut_off and (not named or is_first):
+        if not is_cut_off and (
+            not named or not any(_stand_together(write, earlier) for earlier in written.get(id(target), ()))
+        ):
             # What is first assigned to a part reaches the tensor, and takes the name of the part away.
             seen.update(id(part) for part in bases(target) if part is not target and _is_followed(write, target))
     by_name: dict[str, list[Tensor]] = {}
@@ -264,42 +268,78 @@ def _is_indexed_before(write: Write, target: Tensor) -> bool:
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     name, begins = place.value.id, (write.statement.lineno, write.statement.col_offset)
-    names = [part for part in of_kind(function, ast.Name) if part.id == name]
-    bindings = [
-        part for part in names if not isinstance(part.ctx, ast.Load) and (part.lineno, part.col_offset) < begins
-    ]
+    stores = once(function, "_stores_by_name", _stores_by_name).get(name, [])
+    last = bisect_left(stores, begins, key=_position) - 1
     since = 0
-    if bindings:
+    if last >= 0:
         # It is an argument otherwise.
-        above = parents_in(function).get(bindings[-1])
+        above = parents_in(function).get(stores[last])
         if not isinstance(above, ast.Assign) or above.value is not target.node or not _runs_before(above, write):
             return False
         since = above.lineno
-    return any(
-        isinstance(part.value, ast.Name) and part.value.id == name and part.lineno > since and _runs_before(part, write)
-        for part in of_kind(function, ast.Subscript)
-        if isinstance(part.ctx, ast.Load) and _is_slice(part)
-    )
+    ends = (write.statement.end_lineno or begins[0], write.statement.end_col_offset or 0)
+    reads = once(function, "_slices_by_name", _slices_by_name).get(name, [])
+    behind = bisect_left(reads, ends, key=_position)
+    nearest = reads[max(0, behind - _MOST_READS) : behind]
+    return any(read.lineno > since and _runs_before(read, write) for read in nearest)
+
+
+_MOST_READS = 16
+"""How many reads of a part before a write are looked at."""
+
+
+def _position(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _stores_by_name(function: ast.AST) -> dict[str, list[ast.Name]]:
+    """Where the variables of a function are bound or deleted, in the order of the text."""
+    stores: dict[str, list[ast.Name]] = {}
+    for name in sorted(of_kind(function, ast.Name), key=_position):
+        if not isinstance(name.ctx, ast.Load):
+            stores.setdefault(name.id, []).append(name)
+    return stores
+
+
+def _slices_by_name(function: ast.AST) -> dict[str, list[ast.Subscript]]:
+    """Where parts of the variables of a function are read, in the order of the text."""
+    reads: dict[str, list[ast.Subscript]] = {}
+    for part in sorted(of_kind(function, ast.Subscript), key=_position):
+        if isinstance(part.ctx, ast.Load) and isinstance(part.value, ast.Name) and _is_slice(part):
+            reads.setdefault(part.value.id, []).append(part)
+    return reads
 
 
 def _runs_before(node: ast.AST, write: Write) -> bool:
     """Whether a node of the function stands in a statement that runs before a write whenever that does, or on the right of it."""
-    parents = parents_in(write.function) if write.function is not None else {}
+    if write.function is None:
+        return False
+    parents = parents_in(write.function)
     statement: ast.AST | None = node
     while statement is not None and not isinstance(statement, ast.stmt):
         if isinstance(statement, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)):
             return False
         statement = parents.get(statement)
-    if statement is write.statement:
-        return True
+    if statement is None or statement is write.statement:
+        return statement is not None
+    places = once(write.function, "_places_in_blocks", _places_in_blocks)
+    block, at = places.get(statement, (-1, 0))
     around: ast.AST | None = write.statement
     while around is not None and around is not write.function:
-        above = parents.get(around, write.function)
-        for block in _blocks(above) if above is not None else ():
-            if around in block and statement in block:
-                return block.index(statement) < block.index(around)
-        around = above
+        beside, behind = places.get(around, (-2, 0))
+        if beside == block:
+            return at < behind
+        around = parents.get(around)
     return False
+
+
+def _places_in_blocks(function: ast.AST) -> dict[ast.AST, tuple[int, int]]:
+    """For each statement of a function the number of the block that it stands in, and its place there."""
+    places: dict[ast.AST, tuple[int, int]] = {}
+    for node in walk(function):
+        for block in _blocks(node):
+            places.update((statement, (id(block), at)) for at, statement in enumerate(block))
+    return places
 
 
 def _is_slice(part: ast.Subscript) -> bool:
@@ -354,9 +394,11 @@ def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
     ):
         return False
     place = (end, write.statement.end_col_offset or 0)
-    for use in of_kind(function, ast.Name):
-        if use.id != name or not isinstance(use.ctx, ast.Load) or (use.lineno, use.col_offset) < place:
-            continue
+    uses = once(function, "_loads_by_name", _loads_by_name).get(name, [])
+    behind = bisect_left(uses, place, key=_position)
+    if len(uses) - behind > _MOST_USES:
+        return False
+    for use in uses[behind:]:
         read = parents.get(use)
         if (
             not isinstance(read, ast.Subscript)
@@ -365,6 +407,19 @@ def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
         ):
             return False
     return True
+
+
+_MOST_USES = 64
+"""How many reads of a variable behind a write are looked at."""
+
+
+def _loads_by_name(function: ast.AST) -> dict[str, list[ast.Name]]:
+    """Where the variables of a function are read, in the order of the text."""
+    uses: dict[str, list[ast.Name]] = {}
+    for name in sorted(of_kind(function, ast.Name), key=_position):
+        if isinstance(name.ctx, ast.Load):
+            uses.setdefault(name.id, []).append(name)
+    return uses
 
 
 def _share_nothing(written: ast.Subscript, read: ast.Subscript) -> bool:

@@ -106,11 +106,21 @@ def unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: Fr
                 reader.bind(element, dimension_arguments.size(joined, at), frame)
             return True
     if isinstance(value, Tensor):
-        # One for all of them, as they share no memory with each other.
-        part = element_of(value, target)
+        # One for all of them, as they share no memory with each other. What stands in an element of what the caller gives, as
+        # in `x, (height, width) = x[0], x[1]`, need not be tensors.
+        part: Value = UNKNOWN if _is_of_an_argument(value) else element_of(value, target)
         for element in target.elts:
             reader.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
         return True
+    return False
+
+
+def _is_of_an_argument(value: Tensor) -> bool:
+    """Whether a value is an element, by a number, of an argument that need not be a tensor."""
+    match value.node:
+        case ast.Subscript(slice=ast.Constant(value=int())):
+            base = value.base
+            return base is not None and base.base is None and base.origin == "argument" and not base.certain
     return False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.project.symbols import Imported
-from modellint.source.syntax.ast_walk import of_kind
+from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
@@ -22,17 +22,22 @@ def calls_project(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     """Whether a call may run what the class, its file or the project defines, or the file takes a name from what may be the project's."""
     if file.stars:
         return True
-    for bindings in file.names.values():
-        if any(
-            isinstance(part, Imported) and (part.level or part.module.partition(".")[0] not in _FOREIGN)
-            for part in bindings
-        ):
-            return True
+    if once(file.tree, "_imports_a_project", lambda _: _imports_a_project(file)):
+        return True
     asked = [
         *(call.func for node in nodes for call in of_kind(node, ast.Call)),
         *(base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases),
     ]
     return any(_may_be_the_projects(file, part) for part in asked)
+
+
+def _imports_a_project(file: IndexedFile) -> bool:
+    """Whether a file takes a name from what may be the project's."""
+    return any(
+        isinstance(part, Imported) and (part.level or part.module.partition(".")[0] not in _FOREIGN)
+        for bindings in file.names.values()
+        for part in bindings
+    )
 
 
 def _may_be_the_projects(file: IndexedFile, named: ast.expr) -> bool:
