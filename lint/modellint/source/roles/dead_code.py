@@ -527,15 +527,21 @@ def _is_unbound(place: _Place, name: str) -> bool:
     if name in _GONE:
         return True
     file, project = place.ref.file, place.project
-    if hasattr(builtins, name) or name in _PUT_IN or name.startswith("__") or _LOOKED_UP.search(file.source.text):
+    if hasattr(builtins, name) or name in _PUT_IN or name.startswith("__"):
         return False
-    if file.path.endswith(".ipynb") or "setattr(" in file.source.text or "builtins" in file.source.text:
+    if once(file.tree, "_may_bind_unseen", lambda _: _may_bind_unseen(file)):
         return False
     vars(place.ref.node)["_fails_by_tree"] = True
     project.touch_tree()
     # A text alone may be a part of one that binds the name.
     others = project.mentions.naming("import")
     return project.mentions.is_whole and file.path in others and len(others) > 1
+
+
+def _may_bind_unseen(file: IndexedFile) -> bool:
+    """Whether a file may bind names by strings, or is a notebook, whose names others bind."""
+    text = file.source.text
+    return bool(file.path.endswith(".ipynb") or "setattr(" in text or "builtins" in text or _LOOKED_UP.search(text))
 
 
 def _builds_wrongly(function: _Function, place: _Place, call: ast.Call) -> bool:
