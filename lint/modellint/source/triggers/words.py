@@ -217,21 +217,21 @@ class Words:
             return {}
         nodes = self._reachable(ref)
         place = self._place(nodes)
-        run = self._run_by_forward(nodes)
+        wanted = [one for one in wanted if not any(map(place.words.isdisjoint, one.words))]
+        run = {*self._run_by_forward(nodes)} if wanted else set()
+        own = [function for function in own if function not in run]
+        if not wanted or len(own) > _MOST_ENTRIES:
+            return {}
         asked: dict[Function, list[Rule]] = {}
+        functions = functions_in(nodes)
         for function in own:
-            if function not in run:
-                reached = self._place([*reached_from([function], functions_in(nodes))])
-                rules = [
-                    one.rule
-                    for one in wanted
-                    if not any(map(place.words.isdisjoint, one.words))
-                    and self._runs(one, reached, place)
-                    and self._shows_all(one, place, reached)
-                ]
-                # Who is asked last: the answer rests on all files.
-                if rules and may_be_run(function.name):
-                    asked[function] = rules
+            reached = self._place([*reached_from([function], functions)])
+            rules = [
+                one.rule for one in wanted if self._runs(one, reached, place) and self._shows_all(one, place, reached)
+            ]
+            # Who is asked last: the answer rests on all files.
+            if rules and may_be_run(function.name):
+                asked[function] = rules
         return asked
 
     def is_named_by_classes(self, name: str) -> bool:
@@ -410,6 +410,8 @@ def _mentions(init: Function) -> frozenset[str]:
     return frozenset(names.union(*(re.findall(r"\w+", text) for text in texts if len(text) < _LONGEST)))
 
 
+_MOST_ENTRIES = 64
+"""Methods of a class that its `forward` does not run: one that has more is no part that others enter."""
 _LONGEST = 40
 """A longer string is no name of a mode."""
 
