@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.authoring import called_name, of_kind, walk
+from modellint.authoring import called_name, of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Tensor
@@ -119,11 +119,18 @@ def _sizes_of_turns(code: Code, value: ast.expr, function: ast.AST, depth: int) 
                 yield from open_sizes(code, part, function, depth + 1)
 
 
-def _bound(function: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _bound(function: ast.AST, name: str) -> Sequence[tuple[ast.expr, ast.expr]]:
+    """The targets and values of a function's assignments that bind a variable."""
+    return once(function, "_assignments_by_name", _assignments_by_name).get(name, ())
+
+
+def _assignments_by_name(function: ast.AST) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+    by_name: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
     for assignment in of_kind(function, ast.Assign):
         for target in assignment.targets:
-            if any(isinstance(part, ast.Name) and part.id == name for part in walk(target)):
-                yield target, assignment.value
+            for name in dict.fromkeys(part.id for part in walk(target) if isinstance(part, ast.Name)):
+                by_name.setdefault(name, []).append((target, assignment.value))
+    return by_name
 
 
 def _sizes_of_target(
