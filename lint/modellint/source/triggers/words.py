@@ -411,7 +411,7 @@ def _mentions(init: Function) -> frozenset[str]:
 
 
 _MOST_ENTRIES = 64
-"""Methods of a class that its `forward` does not run: one that has more is no part that others enter."""
+"""Methods that `forward` does not run: of a class with more none is read as others may enter it, for the time that this takes."""
 _LONGEST = 40
 """A longer string is no name of a mode."""
 
