@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
 
 _HARMLESS = ("staticmethod", "classmethod")
-_MESSAGE = "this module is built anew in each call: its weights are never trained or saved, and conversion stops at what fills them"
+_MESSAGE = "this module is built anew in each call: its weights are never trained or saved, and conversion mostly stops at what fills them"
 _MOVES = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "type", "forward", "__call__"}
 )
