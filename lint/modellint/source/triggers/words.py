@@ -23,32 +23,51 @@ if TYPE_CHECKING:
 # Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
 # the last character there is.
 _CHAIN = re.compile(r"[^\x00-\x2d/-@\[-^`{-\x7f][^\x00-\x2d/:-@\[-^`{-\x7f]*")
-_SHAPES = {
-    Trigger.SLICE_STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
-    Trigger.PARTIAL_INDEX: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
-    # Each starts with plain characters, for which `re` looks fast. The first of those behind a bracket, a comma or an indentation
-    # counts.
-    Trigger.NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
+_ANNOTATION_OR_CHOICE = r"(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
+_INTEGER = r"(?:negative_slope=|alpha=)?-?\d+\s*[,)]"
+_KEPT_DROPOUT = re.compile(r" = [\w.]*Dropout\w*\(")
+_LOCAL_TARGET = re.compile(r"[ \t]\w+$")
+
+
+def _any_of(*patterns: str) -> Callable[[str], bool]:
+    """A search for several patterns, one after another: in alternatives `re` cannot look for the plain characters at the start of each."""
+    searches = [re.compile(pattern).search for pattern in patterns]
+    return lambda text: any(search(text) for search in searches)
+
+
+_CALLED_DROPOUT = _any_of(r"Dropout\w*\([^()]*\)\(")
+
+
+def _has_local_dropout(text: str) -> bool:
+    """Whether a dropout is called where it is built, or kept by a local variable."""
+    return _CALLED_DROPOUT(text) or any(
+        _LOCAL_TARGET.search(text, text.rfind("\n", 0, kept.start()) + 1, kept.start())
+        for kept in _KEPT_DROPOUT.finditer(text)
+    )
+
+
+# Each starts with plain characters, for which `re` looks fast, if it can.
+_SHAPES: dict[str, Callable[[str], object]] = {
+    Trigger.SLICE_STEP: re.compile(r"\[[^\]]*:[^\],:]*:").search,
+    Trigger.PARTIAL_INDEX: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)").search,
+    # The first of those behind a bracket, a comma or an indentation counts.
+    Trigger.NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]").search,
     # Annotations are full of unions; `(x is None) ^ (y is None)` asks for one of two arguments.
-    Trigger.BIT_OPERATOR: re.compile(
-        r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
-        r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
-    ),
+    Trigger.BIT_OPERATOR: re.compile(rf"\|{_ANNOTATION_OR_CHOICE}|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&=").search,
     # Not `sizes: list[int] = (1, 2)`.
-    Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE),
-    Trigger.LOCAL_DROPOUT: re.compile(r"Dropout\w*\([^()]*\)\(|[ \t]\w+ = [\w.]*Dropout\w*\("),
+    Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE).search,
+    Trigger.LOCAL_DROPOUT: _has_local_dropout,
     Trigger.ARANGE_OF_FLOATS: re.compile(
         r"arange\((?:[^()]|\([^()]*\))*\bdtype\s*=\s*(?:[\w.]*(?:float|half|double)|[\w.]+\.dtype\b)"
+    ).search,
+    Trigger.INTEGER_SLOPE: _any_of(
+        rf"LU\((?:(?<=eakyReLU\()|(?<=ELU\()){_INTEGER}", rf"lu(?:(?<=leaky_relu)|(?<=\belu))_?\([^\n]*,\s*{_INTEGER}"
     ),
-    Trigger.INTEGER_SLOPE: re.compile(
-        r"(?:eakyRe|E)LU\((?:negative_slope=|alpha=)?-?\d+\s*[,)]"
-        r"|(?:leaky_re|\be)lu_?\([^\n]*,\s*(?:negative_slope=|alpha=)?-?\d+\s*[,)]"
-    ),
-    Trigger.OVERRIDES_MODE: re.compile(r"def (?:train|eval)\("),
+    Trigger.OVERRIDES_MODE: re.compile(r"def (?:train|eval)\(").search,
     # Sizes may be held by a variable, too.
     Trigger.VIEW_AS_DTYPE: re.compile(
         r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"
-    ),
+    ).search,
 }
 
 
@@ -364,13 +383,13 @@ class Words:
         return "".join(found)
 
     @cached_property
-    def _shapes(self) -> list[tuple[str, re.Pattern[str]]]:
+    def _shapes(self) -> list[tuple[str, Callable[[str], object]]]:
         """The shapes that the file has somewhere."""
-        return [(shape, pattern) for shape, pattern in _SHAPES.items() if pattern.search(self._text)]
+        return [(shape, has) for shape, has in _SHAPES.items() if has(self._text)]
 
     def _words(self, text: str) -> frozenset[str]:
         chains = set(_CHAIN.findall(text))
-        found = {shape for shape, pattern in self._shapes if pattern.search(text)}
+        found = {shape for shape, has in self._shapes if has(text)}
         found.update(*map(self._chains.__getitem__, chains))
         if self.file.stars or "import" in chains:
             for chain in chains:
