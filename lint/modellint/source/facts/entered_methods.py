@@ -27,7 +27,7 @@ from modellint.source.facts.calling_contexts import (
 )
 from modellint.source.facts.class_analysis import Reading
 from modellint.source.project.symbols import ClassRef
-from modellint.source.roles.code_roles import is_in_tests
+from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.holders import holders_of
 from modellint.source.roles.training_evidence import is_loss_function
 from modellint.source.roles.training_parts import is_training_hook
@@ -94,10 +94,13 @@ def _calls_of(project: Project, ref: ClassRef, function: Statement, depth: int) 
 def _find_calls(project: Project, ref: ClassRef, function: Statement, depth: int) -> list[CallFacts]:
     wanted = ref.file.path, name_of_method(ref, function.name)
     calls: dict[Hashable, CallFacts] = {}
-    owners = [holder.owner for holder in holders_of(project, ref)]
+    holders = [
+        holder
+        for holder in holders_of(project, ref)
+        if not is_path_of_tests(project, holder.path) and project.mentions.holds(holder.path, function.name)
+    ]
+    owners = [owner for owner in (holder.owner(project) for holder in holders) if owner is not None]
     for holder in _with_derived(owners):
-        if is_in_tests(project, holder.file) or not project.mentions.holds(holder.file.path, function.name):
-            continue
         every = [*calls_of_forward(project, holder), *_calls_of_entries(project, holder, function.name, depth - 1)]
         for call in every:
             if (call.path, call.name) == wanted:

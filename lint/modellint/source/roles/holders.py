@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, dotted_name
 from modellint.source.roles.training_parts import methods_run_by
-from modellint.source.syntax.ast_walk import functions_in
+from modellint.source.syntax.ast_walk import functions_in, of_kind
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -24,11 +24,22 @@ _DEEPEST = 2
 
 
 class Holder(NamedTuple):
-    """A class that may hold an object of another."""
+    """A class that may hold an object of another, told by its place: a syntax tree that it held on to would stay in memory."""
 
-    owner: ClassRef
+    path: str
+    line: int
+    column: int
     attribute: str | None
-    """What it keeps it in, where one statement both builds and keeps it."""
+    """What it keeps the object in, where one statement both builds and keeps it."""
+
+    def owner(self, project: Project) -> ClassRef | None:
+        """The class; None where its file cannot be read any more."""
+        file = project.file(self.path)
+        if file is None:
+            return None
+        place = self.line, self.column
+        classes = (node for node in of_kind(file.tree, ast.ClassDef) if (node.lineno, node.col_offset) == place)
+        return next((ClassRef(file, node) for node in classes), None)
 
 
 def holders_of(project: Project, ref: ClassRef) -> list[Holder]:
@@ -39,8 +50,10 @@ def holders_of(project: Project, ref: ClassRef) -> list[Holder]:
 def runs_in_evaluation(project: Project, ref: ClassRef) -> bool:
     """Whether the `forward` of another module is seen to call an object of a class that it holds, not in training only."""
     return any(
-        holder.attribute is not None and holder.attribute in _called_by_forward(project, holder.owner)
+        owner is not None and holder.attribute in _called_by_forward(project, owner)
         for holder in holders_of(project, ref)
+        if holder.attribute is not None
+        for owner in (holder.owner(project),)
     )
 
 
@@ -55,7 +68,7 @@ def _called_by_forward(project: Project, ref: ClassRef) -> set[str]:
 def _find(project: Project, ref: ClassRef) -> Iterator[Holder]:
     pending: list[tuple[_Maker, IndexedFile, int]] = [(ref.node, ref.file, 0)]
     seen: set[ast.AST] = {ref.node}
-    holders: set[tuple[tuple[str, int, int], str | None]] = set()
+    holders: set[Holder] = set()
     for node, file, depth in pending:
         for mention, place in _mentions_of(project, node, file):
             cls, function = mention.cls, mention.function
@@ -64,10 +77,10 @@ def _find(project: Project, ref: ClassRef) -> Iterator[Holder]:
                 maker = mention.statement
             elif cls is not None and mention.around[0] is cls:
                 owner = ClassRef(place, cls)
-                attribute = _attribute(mention)
-                if (owner.key, attribute) not in holders and project.is_module(owner):
-                    holders.add((owner.key, attribute))
-                    yield Holder(owner, attribute)
+                holder = Holder(*owner.key, _attribute(mention))
+                if holder not in holders and project.is_module(owner):
+                    holders.add(holder)
+                    yield holder
             elif cls is None and function is not None and function in place.tree.body:
                 maker = function
             if maker is not None and maker not in seen and depth < _DEEPEST:

@@ -139,6 +139,8 @@ def is_told_answers(cls: UnreadClass) -> bool:
 def infers_elsewhere(cls: UnreadClass) -> bool:
     """Whether a class answers by a method called `infer`, which has nothing of `forward` run, nor is run by it: `forward` trains."""
     infers = [method.node for method in cls.methods if method.node.name in _INFERS]
+    if not infers or cls.method("forward") is None:
+        return False
     read = {
         part.attr
         for method in cls.methods
@@ -146,7 +148,7 @@ def infers_elsewhere(cls: UnreadClass) -> bool:
         for part in of_kind(method.node, ast.Attribute)
         if isinstance(part.value, ast.Name) and part.value.id == "self"
     }
-    return cls.method("forward") is not None and any(
+    return any(
         method.name not in read
         and not any(_is_own_forward(part) for part in of_kind(method, ast.Call))
         and any(_is_own_part(part) for part in of_kind(method, ast.Call))
