@@ -9,8 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
+from modellint.source.domains.memory_layout import is_fixed
+from modellint.source.domains.operator_sets import CONVOLUTIONS
 from modellint.source.domains.parameter_kinds import tensor_argument
-from modellint.source.domains.tensors import CONVOLUTIONS, Shape, Size, Tensor, is_fixed
+from modellint.source.domains.symbolic_numbers import Shape, Size
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
     Argument,
     Container,
