@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from modellint.source.domains.masks import holds_floats, is_mask
     from modellint.source.domains.operator_sets import operators
     from modellint.source.domains.result_tensors import tensors_in
-    from modellint.source.domains.tensors import Drawn, Tensor
+    from modellint.source.domains.symbolic_numbers import Drawn
+    from modellint.source.domains.tensors import Tensor
     from modellint.source.engine.abstract_values import (
         UNKNOWN,
         Argument,
@@ -147,7 +148,8 @@ _HOMES = {
     "source.engine.arguments": "Arguments",
     "source.facts.recorded_operations": "Call Loop Operation Question Write",
     "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
-    "source.domains.tensors": "Drawn Tensor",
+    "source.domains.symbolic_numbers": "Drawn",
+    "source.domains.tensors": "Tensor",
     "source.domains.result_tensors": "tensors_in",
     "source.facts.device_mixing": "meets_tensors",
     "source.domains.masks": "holds_floats is_mask",

@@ -397,7 +397,7 @@ def _code_findings(
         return [_not_read(file, ref, ordered, error, shown)]
     found: list[Diagnostic] = []
     for count, rule in enumerate(ordered):
-        code.whole = not rule.only_forward
+        code.reading.whole = not rule.only_forward
         known = len(found)
         if code.project.is_stopped:
             raise Stopped

@@ -11,7 +11,8 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.tensors import Size, Tensor
+from modellint.source.domains.symbolic_numbers import Size
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Const, Method, Number, Value, alternatives
 from modellint.source.syntax.ast_walk import walk
 

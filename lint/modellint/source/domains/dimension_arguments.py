@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from modellint.source.domains import value_lengths
 from modellint.source.domains.memory_layout import Dim
-from modellint.source.domains.tensors import Length, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
+from modellint.source.domains.symbolic_numbers import Length, Opaque, OpaqueNumber, Shape, Size, int_of
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     Argument,

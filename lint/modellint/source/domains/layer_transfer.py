@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from modellint.source.domains import tensors
-from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout
-from modellint.source.domains.result_tensors import tensors_in
-from modellint.source.domains.tensors import Tensor, like
+from modellint.source.domains.layout_transfer import forgotten, like, packed
+from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout, is_fixed
+from modellint.source.domains.operator_sets import ACTIVATIONS, CONVOLUTIONS, NORMS, POOLS
+from modellint.source.domains.result_tensors import batch_of, tensors_in
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Instance, Value
 
 
@@ -21,7 +22,7 @@ def with_last(layout: Layout | None, last: Dim) -> Layout | None:
         return None
     axes = list(found[0].axes)
     axes[found[1]] = Axis(last, ONE)
-    return tensors.packed(Layout(axes))
+    return packed(Layout(axes))
 
 
 def pooled(layout: Layout | None) -> Layout | None:
@@ -29,7 +30,7 @@ def pooled(layout: Layout | None) -> Layout | None:
     if layout is None or layout.rank is None:
         return None
     made = Layout.contiguous([layout.axes[0].size, *(Dim.symbol() for _ in layout.axes[1:])])
-    return made if layout.is_contiguous else tensors.forgotten(made)
+    return made if layout.is_contiguous else forgotten(made)
 
 
 def with_channels(layout: Layout | None, channels: Dim | None) -> Layout | None:
@@ -39,12 +40,12 @@ def with_channels(layout: Layout | None, channels: Dim | None) -> Layout | None:
     sizes = [axis.size for axis in layout.axes]
     sizes[1] = channels
     result = Layout.contiguous(sizes)
-    return result if layout.is_contiguous else tensors.forgotten(result)
+    return result if layout.is_contiguous else forgotten(result)
 
 
 def with_features(layout: Layout | None, features: Dim) -> Layout | None:
     """A new contiguous tensor that has so many features for each element of another."""
-    return tensors.packed(Layout((*layout.axes, Axis(features, ONE)))) if layout is not None else None
+    return packed(Layout((*layout.axes, Axis(features, ONE)))) if layout is not None else None
 
 
 def features_of(module: Instance, index: int, keyword: str) -> Dim:
@@ -58,7 +59,7 @@ def size_of_weight(weight: Value | None, dim: int) -> Dim | None:
     if not isinstance(weight, Tensor):
         return None
     known = weight.layout.size(dim) if weight.layout is not None else None
-    if weight.kind == "tensor" or (known is not None and tensors.is_fixed(known[1])):
+    if weight.kind == "tensor" or (known is not None and is_fixed(known[1])):
         return known[1] if known is not None else None
     return Dim.symbol(("weight", id(weight), dim))
 
@@ -69,15 +70,15 @@ def pooled_to_one(layout: Layout | None, count: int) -> Layout | None:
     if layout is None or found is None:
         return None
     kept = found[0].axes[: len(found[0].axes) - count]
-    made = tensors.packed(Layout([*kept, *(Axis(ONE, ONE) for _ in range(count))]))
-    return made if layout.is_contiguous else tensors.forgotten(made)
+    made = packed(Layout([*kept, *(Axis(ONE, ONE) for _ in range(count))]))
+    return made if layout.is_contiguous else forgotten(made)
 
 
 def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: bool) -> Value:
     """What calling a module gives, as far as its class tells."""
     if not isinstance(given, Tensor):
         parts = tensors_in([given]) if given is not None else []
-        made_of = tensors.batch_of(parts)
+        made_of = batch_of(parts)
         return Tensor(
             node, Layout.unranked(), "unseen", certain=False, grad=_graph(parts, quiet), assumed=True, batch=made_of
         )
@@ -113,21 +114,21 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
         return value if module.held or is_empty else made(None)
     if name == "Linear":
         return made(with_last(layout, features_of(module, 1, "out_features")))
-    if name in tensors.CONVOLUTIONS:
+    if name in CONVOLUTIONS:
         ranked = layout.with_rank(int(name[-2]) + 2) if layout is not None else None
         result = pooled(ranked)
         if result is None:
-            result = tensors.forgotten(Layout.contiguous([Dim.symbol() for _ in range(int(name[-2]) + 2)]))
+            result = forgotten(Layout.contiguous([Dim.symbol() for _ in range(int(name[-2]) + 2)]))
         return made(with_channels(result, features_of(module, 1, "out_channels")))
-    if name in tensors.ACTIVATIONS:
-        return made(tensors.packed(layout) if name.endswith("oftmax") else like(layout))
+    if name in ACTIVATIONS:
+        return made(packed(layout) if name.endswith("oftmax") else like(layout))
     if name.startswith(("LayerNorm", "GroupNorm", "BatchNorm")):
-        return made(tensors.packed(layout))
-    if name.startswith(tensors.NORMS):
+        return made(packed(layout))
+    if name.startswith(NORMS):
         return made(like(layout))
     if name.startswith("Adaptive") and _literal(module, 0, "output_size") == 1:
         return made(pooled_to_one(layout, int(name[-2])))
-    if name.startswith(tensors.POOLS):
+    if name.startswith(POOLS):
         return made(pooled(layout))
     if name == "Embedding":
         return made(with_features(layout, features_of(module, 1, "embedding_dim")))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from modellint.source.domains.tensors import MAKERS, Tensor
+from modellint.source.domains.operator_sets import CASTS, MAKERS
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Const, Value
 from modellint.source.engine.arguments import Arguments
 from modellint.source.syntax.ast_walk import of_kind
-
-CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
-"""Operators that give the same tensor where nothing has to change, else a copy."""
 
 TRUTHS = "truths"
 """Under this is told of a tensor that it holds truths, where nothing else shows it."""

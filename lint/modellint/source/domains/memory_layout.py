@@ -115,6 +115,11 @@ def product(sizes: Iterable[Dim]) -> Dim:
     return result
 
 
+def is_fixed(size: Dim | None) -> bool:
+    """Whether a size is made of numbers that the code knows, or that the object or its caller is given as numbers."""
+    return size is not None and all(isinstance(symbol, tuple) for symbol, _ in size.powers)
+
+
 class Axis:
     """One axis. ``block`` stands for any number of axes, none included, that lie as a contiguous tensor's do."""
 

@@ -6,12 +6,14 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import tensors
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, size, sizes_of
 from modellint.source.domains.layer_transfer import pooled, pooled_to_one, size_of_weight, with_channels, with_last
+from modellint.source.domains.layout_transfer import broadcast, forgotten, like, multiplied, packed, reduced
 from modellint.source.domains.memory_layout import ONE, Dim, Layout
+from modellint.source.domains.operator_sets import BINARY, IN_PLACE_LAYOUT, LIKE, REDUCTIONS, SAME, VIEWS
 from modellint.source.domains.result_tensors import derived, tensors_in
-from modellint.source.domains.tensors import Shape, Size, Tensor, int_of, like
+from modellint.source.domains.symbolic_numbers import Shape, Size, int_of
+from modellint.source.domains.tensors import Tensor
 from modellint.source.domains.view_operators import apply_view
 from modellint.source.engine.abstract_values import NUMBER, UNKNOWN, Const, Container, Value, alternatives, union
 
@@ -21,23 +23,23 @@ if TYPE_CHECKING:
 
 def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None, quiet: bool) -> Value | None:
     """The result of the operator ``name`` on ``tensor``, the other arguments behind it; None where it is not known."""
-    if name in tensors.VIEWS:
+    if name in VIEWS:
         return apply_view(name, tensor, arguments, node, quiet)
     layout = tensor.layout
     parts = [tensor, *tensors_in(arguments.everything())]
     if name == "type" and not arguments.everything():
         return UNKNOWN
-    if name in tensors.IN_PLACE_LAYOUT:
+    if name in IN_PLACE_LAYOUT:
         tensor.layout = None
         return tensor
     if name in ("softmax", "log_softmax", "layer_norm", "tril", "triu", "flip", "roll", "group_norm", "batch_norm"):
-        return derived(node, tensors.packed(layout), name, parts, quiet)
+        return derived(node, packed(layout), name, parts, quiet)
     if name == "linear":
         features = size_of_weight(arguments.get(0, "weight"), 0)
         return derived(node, with_last(layout, features or Dim.symbol()), name, parts, quiet)
     if name.endswith("_") and not name.endswith("__"):
         return tensor
-    if name in tensors.SAME:
+    if name in SAME:
         if name in ("to", "type", "type_as"):
             # The other tensor only says of what type.
             parts = [tensor]
@@ -47,12 +49,12 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
             made.base = tensor
             return made
         return derived(node, like(layout), name, parts, quiet)
-    if name in tensors.BINARY:
+    if name in BINARY:
         others = [part for part in arguments.positional if isinstance(part, Tensor)]
         unknown = any(not isinstance(part, (Tensor, Const, Size)) for part in arguments.positional)
-        made_layout = None if unknown else tensors.broadcast([layout, *(part.layout for part in others)])
+        made_layout = None if unknown else broadcast([layout, *(part.layout for part in others)])
         return derived(node, made_layout, name, parts, quiet)
-    if name in tensors.REDUCTIONS:
+    if name in REDUCTIONS:
         return _reduction(name, tensor, arguments, node, quiet, parts)
     if name in ("matmul", "bmm", "mm", "baddbmm", "addmm"):
         others = [part for part in arguments.positional if isinstance(part, Tensor)]
@@ -69,8 +71,8 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
             )
             sizes.append(other.axes[-1].size if other is not None else Dim.symbol())
             return derived(node, Layout.contiguous(sizes), name, parts, quiet)
-        return derived(node, tensors.multiplied(layout, other), name, parts, quiet)
-    if name in tensors.LIKE:
+        return derived(node, multiplied(layout, other), name, parts, quiet)
+    if name in LIKE:
         grad_free = Tensor(node, like(layout) if name.endswith("_like") else None, "constant", made_by=name)
         if name in ("new_zeros", "new_ones", "new_full", "new_empty"):
             grad_free.layout = made_of_sizes(name, arguments)
@@ -95,19 +97,17 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
     if name in ("numpy", "is_floating_point", "get_device", "backward", "register_hook", "storage", "apply_"):
         return UNKNOWN
     if name in ("topk", "sort", "kthvalue", "mode", "cummax", "cummin"):
-        values = derived(node, tensors.forgotten(layout), name, parts, quiet)
-        return Container(
-            "tuple", node, [values, derived(node, tensors.forgotten(layout), "argsort", parts, quiet)], True
-        )
+        values = derived(node, forgotten(layout), name, parts, quiet)
+        return Container("tuple", node, [values, derived(node, forgotten(layout), "argsort", parts, quiet)], True)
     if name == "clone":
         dense = layout is not None and layout.is_contiguous
         with_format = "memory_format" in arguments.keywords
-        kept = tensors.packed(layout) if dense or with_format else tensors.forgotten(layout)
+        kept = packed(layout) if dense or with_format else forgotten(layout)
         return derived(node, kept, name, [tensor], quiet)
     if name in ("repeat", "tile"):
         return derived(node, _repeated(layout, arguments), name, parts, quiet)
     if name in ("repeat_interleave", "gather", "index_select", "take_along_dim"):
-        ranked = tensors.packed(layout)
+        ranked = packed(layout)
         made_layout = None
         if ranked is not None and ranked.rank is not None:
             made_layout = Layout.contiguous([Dim.symbol() for _ in range(ranked.rank)])
@@ -138,9 +138,9 @@ def made_of_sizes(name: str, arguments: Arguments) -> Layout | None:
         second = dim_of(arguments.get(1, "m")) if len(arguments.positional) > 1 else first
         return Layout.contiguous([first, second or Dim.symbol()])
     if name in ("tensor", "as_tensor"):
-        return tensors.depth_of(arguments.get(0))
+        return _depth_of(arguments.get(0))
     if name in ("from_numpy", "normal", "bernoulli", "complex", "polar") or (name.endswith("Tensor")):
-        return tensors.depth_of(arguments.get(0)) if isinstance(arguments.get(0), Container) else None
+        return _depth_of(arguments.get(0)) if isinstance(arguments.get(0), Container) else None
     if name in ("full", "new_full"):
         values = arguments.positional[:1]
     elif name == "randint":
@@ -154,6 +154,19 @@ def made_of_sizes(name: str, arguments: Arguments) -> Layout | None:
         return None
     found = sizes_of(values, arguments.spread)
     return None if found is None else Layout.contiguous([Dim.symbol() if dim is None else dim for dim in found])
+
+
+def _depth_of(value: Value | None) -> Layout | None:
+    """The layout of `torch.tensor(value)`."""
+    rank = 0
+    while isinstance(value, Container):
+        rank += 1
+        if not value.items or not value.exact:
+            return None
+        value = alternatives(value.items[0])[0]
+    if isinstance(value, Const):
+        return Layout.contiguous([Dim.symbol() for _ in range(rank)])
+    return None
 
 
 def _is_one(value: Value | None) -> bool:
@@ -180,7 +193,7 @@ def _reduction(
     given = arguments.get(at, "dim") or arguments.keywords.get("axis")
     if isinstance(given, Tensor):
         # `torch.max(x, y)` compares two tensors.
-        return derived(node, tensors.broadcast([tensor.layout, given.layout]), name, parts, quiet)
+        return derived(node, broadcast([tensor.layout, given.layout]), name, parts, quiet)
     if given is None or (isinstance(given, Const) and given.value is None):
         return derived(node, Layout(()) if not arguments.spread else None, name, parts, quiet).unbatched()
     dims = ints_of([given])
@@ -188,7 +201,7 @@ def _reduction(
     if dims is None or not (keep is None or isinstance(keep, Const)):
         layout = None
     else:
-        layout = tensors.reduced(tensor.layout, dims, isinstance(keep, Const) and bool(keep.value))
+        layout = reduced(tensor.layout, dims, isinstance(keep, Const) and bool(keep.value))
     made = derived(node, layout, name, parts, quiet)
     if dims is not None and 0 in dims:
         made.unbatched()
@@ -219,7 +232,7 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
             sizes = _stacked(parts[0], first, arguments) if name == "stack" and isinstance(first, Container) else None
             layout = Layout.contiguous(sizes or [Dim.symbol() for _ in range(rank)])
             if not all(map(_keeps_order, parts)):
-                layout = tensors.forgotten(layout)
+                layout = forgotten(layout)
         elif None in ranks and all(map(_keeps_order, parts)):
             layout = Layout.unranked()
             if name == "stack" and (at := _place(arguments)) is not None and (told := layout.size(at)) is not None:

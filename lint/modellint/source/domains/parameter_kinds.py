@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from modellint.source.domains.tensors import FACTORIES, SHOWING
+from modellint.source.domains.operator_sets import FACTORIES, SHOWING
 from modellint.source.project.annotations import says_tensor
 from modellint.source.syntax.ast_walk import of_kind, once, parameters_of, parents_in, walk
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from modellint.source.domains import tensors
 from modellint.source.domains.memory_layout import Layout
+from modellint.source.domains.operator_sets import WITHOUT_GRAPH
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Container, Value, alternatives
 
@@ -26,6 +26,21 @@ def tensors_in(values: Sequence[Value], opened: set[int] | None = None) -> list[
     return found
 
 
+def carries_graph(name: str, parts: Sequence[bool | None]) -> bool | None:
+    """Whether a graph hangs on the result of an operator, from what hangs on its tensors."""
+    if name in WITHOUT_GRAPH:
+        return False
+    if True in parts:
+        return True
+    return None if None in parts else False
+
+
+def batch_of(parts: Sequence[Tensor]) -> bool | None:
+    """Whether the batch may still be in what is computed of tensors."""
+    known = [part.batch for part in parts if part.batch is not None]
+    return any(known) if known else None
+
+
 _PERMUTING = frozenset(
     {"einsum", "rearrange", "meshgrid", "broadcast_tensors", "fold", "topk", "sort", "argsort", "stft", "istft"}
 )
@@ -34,7 +49,7 @@ _PERMUTING = frozenset(
 
 def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Sequence[Tensor], quiet: bool) -> Tensor:
     """A new tensor that an operator computes from others; ``quiet`` under `no_grad`."""
-    grad = False if quiet else tensors.carries_graph(name, [part.grad for part in parts])
+    grad = False if quiet else carries_graph(name, [part.grad for part in parts])
     assumed = any(part.assumed for part in parts)
     if (
         layout is None
@@ -49,7 +64,7 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         assumed=assumed,
         grad=grad,
         made_by=name,
-        batch=tensors.batch_of(parts),
+        batch=batch_of(parts),
         shown=any(part.shown for part in parts),
     )
 

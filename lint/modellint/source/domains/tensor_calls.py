@@ -11,15 +11,17 @@ from modellint.source.domains import (
     dimension_arguments,
     masks,
     operator_transfer,
-    tensors,
     value_lengths,
 )
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.layer_transfer import size_of_weight, with_features
+from modellint.source.domains.layout_transfer import broadcast, contracted
 from modellint.source.domains.memory_layout import Dim, Layout
+from modellint.source.domains.operator_sets import FACTORIES, LIKE, SHOWING, TENSOR_ONLY
 from modellint.source.domains.operator_transfer import apply_operator
-from modellint.source.domains.result_tensors import derived, tensors_in
-from modellint.source.domains.tensors import Drawn, Length, Limits, Opaque, Shape, Size, Tensor
+from modellint.source.domains.result_tensors import batch_of, carries_graph, derived, tensors_in
+from modellint.source.domains.symbolic_numbers import Drawn, Length, Limits, Opaque, Shape, Size
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,
@@ -90,7 +92,7 @@ def registered_state(made: Instance, arguments: Arguments) -> Tensor:
 def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet: bool) -> Value | None:
     path, _, last = name.rpartition(".")
     first = arguments.get(0, "input")
-    if path == "torch" and last in tensors.FACTORIES:
+    if path == "torch" and last in FACTORIES:
         wanted = arguments.keywords.get("requires_grad")
         grad = isinstance(wanted, Const) and wanted.value is True
         parts = tensors_in(arguments.positional)
@@ -101,12 +103,12 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
             made.told = {counted_floats.COUNTED: True}
         if parts and last in ("as_tensor", "normal", "bernoulli", "complex", "polar"):
             made.origin = "computed"
-            made.grad = tensors.carries_graph(last, [part.grad for part in parts])
+            made.grad = carries_graph(last, [part.grad for part in parts])
         return made
     if last == "pad_packed_sequence" and reading:
         made = Tensor(node, None, certain=True, grad=None, made_by=last, batch=True)
         return Container("tuple", node, [made, Tensor(node, None, made_by=last, batch=True)], exact=True)
-    if path == "torch" and last in tensors.LIKE and not tensors_in([first or UNKNOWN]):
+    if path == "torch" and last in LIKE and not tensors_in([first or UNKNOWN]):
         return Tensor(node, None, "constant", name=name, made_by=last)
     if path == "torch.cuda" and last.endswith("Tensor"):
         return Tensor(node, operator_transfer.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last)
@@ -143,7 +145,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
                 # `torch.einsum("ij,jk->ik", [x, y])`
                 operands = operands[0].items
             known = [part.layout if isinstance(part, Tensor) else None for part in operands]
-            layout = tensors.contracted(first.value, known)
+            layout = contracted(first.value, known)
         made = derived(node, layout, last, parts, quiet)
         made.certain = True
         if last in ("meshgrid", "broadcast_tensors"):
@@ -153,7 +155,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
     if last == "where" and len(arguments.positional) == 3:
         parts = [part for part in arguments.positional if isinstance(part, Tensor)]
         plain = all(isinstance(part, (Tensor, Const)) for part in arguments.positional)
-        layout = tensors.broadcast([part.layout for part in parts]) if plain else None
+        layout = broadcast([part.layout for part in parts]) if plain else None
         return derived(node, layout, last, parts, quiet) if parts else None
     if last == "unfold" and path == "torch.nn.functional":
         parts = tensors_in(arguments.everything())
@@ -212,7 +214,7 @@ def method_result(reader: Reader, callee: Method, arguments: Arguments, node: as
     """What a method of a tensor gives, or one that only tensors have; or `self.register_buffer(…)`."""
     receiver, name = callee.receiver, callee.name
     if isinstance(receiver, Tensor):
-        if name in tensors.SHOWING:
+        if name in SHOWING:
             receiver.shown = True
         if name.endswith("_") and not name.endswith("__"):
             reader.recorder.wrote(reader, "method", node, receiver, union(arguments.everything()), None, frame)
@@ -228,7 +230,7 @@ def method_result(reader: Reader, callee: Method, arguments: Arguments, node: as
         return operator_result(name, receiver, arguments, node, reader.modes.quiet > 0)
     if isinstance(receiver, Shape):
         return NUMBER if name == "numel" else UNKNOWN
-    if reader.reading and name in tensors.TENSOR_ONLY and type(receiver) in (Value, Opaque, Instance, Argument):
+    if reader.reading and name in TENSOR_ONLY and type(receiver) in (Value, Opaque, Instance, Argument):
         unseen = _unseen_receiver(receiver, node)
         if unseen is not None:
             return operator_result(name, unseen, arguments, node, reader.modes.quiet > 0)
@@ -257,7 +259,7 @@ def unseen_tensor(made: Instance, arguments: Arguments) -> Value:
     grad = None if any(part.grad is not False for part in given) else False
     return Tensor(
         made.node, Layout.unranked(), "unseen", name=made.name, certain=False, grad=grad, assumed=True,
-        batch=tensors.batch_of(given),
+        batch=batch_of(given),
     )  # fmt: skip
 
 
@@ -298,7 +300,7 @@ def _added_up(given: list[Value], node: ast.expr, quiet: bool) -> Tensor | None:
     if not all(isinstance(part, Tensor) for part in parts):
         return None
     added = tensors_in([*parts, *given[1:]])
-    return derived(node, tensors.broadcast([part.layout for part in added]), "add", added, quiet)
+    return derived(node, broadcast([part.layout for part in added]), "add", added, quiet)
 
 
 def _shown(value: Value) -> Value:

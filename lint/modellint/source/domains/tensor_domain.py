@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import tensor_expressions, tensors
+from modellint.source.domains import tensor_expressions
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
+from modellint.source.domains.operator_sets import BINARY, LIKE, MAKERS, REDUCTIONS, SAME, SHOWING, VIEWS, WITHOUT_GRAPH
 from modellint.source.domains.parameter_kinds import shown_numbers, shown_tensors
-from modellint.source.domains.result_tensors import tensors_in
+from modellint.source.domains.result_tensors import batch_of, tensors_in
+from modellint.source.domains.symbolic_numbers import Opaque, Shape
 from modellint.source.domains.tensor_calls import (
     builtin_result,
     external_result,
@@ -17,7 +19,7 @@ from modellint.source.domains.tensor_calls import (
     registered_state,
     unseen_tensor,
 )
-from modellint.source.domains.tensors import Opaque, Shape, Tensor
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import NUMBER, Function, Instance, Method, Value, alternatives
 from modellint.source.engine.arguments import Arguments
 from modellint.source.project.annotations import says_number, says_tensor
@@ -56,11 +58,11 @@ class TensorDomain:
         if not (isinstance(value, Method) and reader.reading):
             return value
         output = value.receiver
-        if type(output) is Instance and output.kind == "object" and output.held and tensors.may_be_part(value.name):
+        if type(output) is Instance and output.kind == "object" and output.held and _may_be_part(value.name):
             return self._part_of_record(output, value.name)
         if not isinstance(output, Tensor):
             return value
-        if output.certain or output.shown or output.origin != "unseen" or not tensors.may_be_part(value.name):
+        if output.certain or output.shown or output.origin != "unseen" or not _may_be_part(value.name):
             return value
         key = output, value.name
         if key not in self._parts:
@@ -75,7 +77,7 @@ class TensorDomain:
         if key not in self._parts:
             parts = tensors_in(record.held)
             self._parts[key] = Tensor(
-                record.node, Layout.unranked(), "unseen", certain=False, grad=None, assumed=True, batch=tensors.batch_of(parts)
+                record.node, Layout.unranked(), "unseen", certain=False, grad=None, assumed=True, batch=batch_of(parts)
             )  # fmt: skip
         return self._parts[key]
 
@@ -132,7 +134,7 @@ class TensorDomain:
         output = module_output(module, arguments.get(0), node, reader.modes.quiet > 0)
         if isinstance(output, Tensor) and output.origin == "unseen" and output.batch is None:
             # What it is given by name, or behind the first.
-            output.batch = tensors.batch_of(tensors_in(arguments.everything()))
+            output.batch = batch_of(tensors_in(arguments.everything()))
         return output
 
     def external(self, reader: Reader, name: str, arguments: Arguments, node: ast.expr) -> Value | None:
@@ -196,4 +198,18 @@ class TensorDomain:
     def is_made_by(self, function: Function) -> bool:
         """Whether a function may make a tensor."""
         calls = None if isinstance(function.node, ast.Lambda) else function.file.calls(function.node)
-        return calls is not None and any(name.rpartition(".")[2] in tensors.MAKERS for name in calls)
+        return calls is not None and any(name.rpartition(".")[2] in MAKERS for name in calls)
+
+
+def _may_be_part(name: str) -> bool:
+    """Whether `outputs.name` may be a tensor among several that a module gave: it is called like no method or fact of one."""
+    if name in _OF_TENSORS or name in _OF_OTHERS:
+        return False
+    return not name.endswith("_") and not name.startswith(("_", "is_", "get_", "to_", "new_", "has_", "use_"))
+
+
+_OF_TENSORS = SAME | BINARY | REDUCTIONS | VIEWS | SHOWING | LIKE | WITHOUT_GRAPH
+_OF_TENSORS |= {"shape", "ndim", "dtype", "device", "requires_grad", "grad", "itemsize", "layout", "backward", "numpy"}
+_OF_OTHERS = frozenset({"keys", "values", "items", "get", "pop", "append", "update", "copy", "tensors", "decompose"})
+_OF_OTHERS |= {"config", "training"}
+"""Methods of containers, and what objects tell of themselves."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import counted_floats, dimension_arguments, masks, tensors, value_lengths
+from modellint.source.domains import counted_floats, dimension_arguments, masks, value_lengths
 from modellint.source.domains.dimension_arguments import dim_of
+from modellint.source.domains.layout_transfer import broadcast, forgotten, like, multiplied
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
-from modellint.source.domains.tensor_calls import operator_result
-from modellint.source.domains.tensors import (
-    DEVICE,
+from modellint.source.domains.symbolic_numbers import (
     Drawn,
     Length,
     Limit,
@@ -20,9 +19,10 @@ from modellint.source.domains.tensors import (
     OpaqueNumber,
     Shape,
     Size,
-    Tensor,
     int_of,
 )
+from modellint.source.domains.tensor_calls import operator_result
+from modellint.source.domains.tensors import DEVICE, Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,
@@ -254,7 +254,7 @@ def _slice(reader: Reader, layout: Layout | None, at: int, part: ast.Slice, fram
     if start is not None and stop is not None and 0 <= start < stop:
         return layout.narrowed(at, Dim.of(stop - start))
     # Whatever is left may have size 1: then its neighbours nest.
-    return layout.narrowed(at) if at == 0 else tensors.forgotten(layout.narrowed(at))
+    return layout.narrowed(at) if at == 0 else forgotten(layout.narrowed(at))
 
 
 def _of_shape(reader: Reader, shape: Shape, index: ast.expr, frame: Frame) -> Value:
@@ -332,11 +332,11 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
         return UNKNOWN
     if isinstance(node.op, ast.MatMult):
         both = isinstance(left, Tensor) and isinstance(right, Tensor)
-        layout = tensors.multiplied(parts[0].layout, parts[1].layout) if both else None
+        layout = multiplied(parts[0].layout, parts[1].layout) if both else None
         return derived(node, layout, "matmul", parts, quiet)
     others = [part for part in (left, right) if not isinstance(part, Tensor)]
     scalar = all(isinstance(part, (Const, Number, Size, Argument, Method)) for part in others)
-    layout = tensors.broadcast([part.layout for part in parts]) if scalar else None
+    layout = broadcast([part.layout for part in parts]) if scalar else None
     if isinstance(node, ast.AugAssign) and isinstance(left, Tensor) and left.certain:
         # It is written where the left one is.
         layout = left.layout
@@ -363,7 +363,7 @@ def compared(node: ast.Compare, parts: list[Value], quiet: bool) -> Value | None
         return None
     found = tensors_in(parts)
     if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
-        layout = tensors.broadcast([part.layout for part in found])
+        layout = broadcast([part.layout for part in found])
         made = derived(node, layout, "eq", found, quiet)
         if all(map(value_lengths.is_of_values, found)):
             value_lengths.note(made)
@@ -384,7 +384,7 @@ def unary(node: ast.UnaryOp, operand: Value, quiet: bool) -> Value | None:
     if isinstance(node.op, ast.USub) and isinstance(operand, Limit):
         return operand.negated()
     if isinstance(operand, Tensor):
-        made = derived(node, tensors.like(operand.layout), "neg", [operand], quiet)
+        made = derived(node, like(operand.layout), "neg", [operand], quiet)
         if value_lengths.is_of_values(operand):
             value_lengths.note(made)
         if isinstance(node.op, ast.USub):

@@ -9,7 +9,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.domains.masks import is_mask
-from modellint.source.domains.tensors import BINARY, REDUCTIONS, SAME, Tensor, int_of
+from modellint.source.domains.operator_sets import BINARY, REDUCTIONS, SAME
+from modellint.source.domains.symbolic_numbers import int_of
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import tensors
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, sizes_of
+from modellint.source.domains.layout_transfer import filled, forgotten, packed, viewed
 from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout, product
 from modellint.source.domains.result_tensors import derived, view_of
-from modellint.source.domains.tensors import Tensor, int_of
+from modellint.source.domains.symbolic_numbers import int_of
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Container, Named, Value
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def apply_view(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | 
         case "contiguous":
             if layout is not None and layout.is_contiguous:
                 return tensor
-            made = derived(node, tensors.packed(layout), name, [tensor], quiet)
+            made = derived(node, packed(layout), name, [tensor], quiet)
             made.base = tensor
             return made
         case "view" | "reshape" | "view_as" | "reshape_as":
@@ -49,7 +50,7 @@ def apply_view(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | 
     elif name == "permute" and not arguments.spread:
         order = ints_of([arguments.keywords["dims"]] if "dims" in arguments.keywords else values)
         # Its rank shows, if nothing else.
-        made_layout = tensors.forgotten(Layout.contiguous([Dim.symbol() for _ in order])) if order else None
+        made_layout = forgotten(Layout.contiguous([Dim.symbol() for _ in order])) if order else None
     made = view_of(node, made_layout, name, tensor)
     return made.unbatched() if name in ("select", "squeeze") and int_of(arguments.get(0, "dim")) == 0 else made
 
@@ -139,27 +140,27 @@ def _viewed(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | Non
     refuses = layout is not None and sizes is not None and layout.refuses(sizes)
     if name.startswith("view"):
         if layout is not None and layout.is_contiguous and sizes is not None:
-            made = view_of(node, tensors.viewed(layout, sizes), name, tensor)
+            made = view_of(node, viewed(layout, sizes), name, tensor)
         elif layout is not None and layout.is_contiguous:
             made = view_of(node, Layout.unranked(), name, tensor)
         elif refuses or layout is None:
             made = view_of(node, None, name, tensor)
         else:
-            made = view_of(node, tensors.viewed(layout, sizes), name, tensor)
+            made = view_of(node, viewed(layout, sizes), name, tensor)
         made.refused = refuses
         return made
     if layout is not None and sizes is not None and (layout.is_contiguous or refuses):
-        target = Layout.contiguous(tensors.filled(layout, sizes))
+        target = Layout.contiguous(filled(layout, sizes))
         if refuses:
             made = derived(node, target, name, [tensor], quiet)
             made.base = tensor
             return made
         return view_of(node, target, name, tensor)
-    made_layout = tensors.viewed(layout, sizes)
+    made_layout = viewed(layout, sizes)
     if sizes is None and layout is not None and layout.is_contiguous:
         made_layout = Layout.unranked()
     if made_layout is None and sizes is not None:
-        made_layout = tensors.forgotten(Layout.contiguous([Dim.symbol() if size is None else size for size in sizes]))
+        made_layout = forgotten(Layout.contiguous([Dim.symbol() if size is None else size for size in sizes]))
     return view_of(node, made_layout, name, tensor)
 
 
@@ -189,7 +190,7 @@ def _flattened(tensor: Tensor, arguments: Arguments, node: ast.AST | None, quiet
         made = derived(node, Layout.contiguous(target), "flatten", [tensor], quiet)
         made.base = tensor
         return made
-    return view_of(node, tensors.viewed(layout, list(target)), "flatten", tensor)
+    return view_of(node, viewed(layout, list(target)), "flatten", tensor)
 
 
 def _unflattened(layout: Layout | None, arguments: Arguments) -> Layout | None:
@@ -203,10 +204,10 @@ def _unflattened(layout: Layout | None, arguments: Arguments) -> Layout | None:
         return None
     axis = found[0].axes[found[1]]
     whole = Layout((Axis(axis.size, axis.stride),))
-    inner = tensors.viewed(whole, sizes) if axis.stride is not None else None
+    inner = viewed(whole, sizes) if axis.stride is not None else None
     if inner is None:
         split = Layout.contiguous([part or Dim.symbol() for part in sizes]).axes
-        return tensors.forgotten(Layout((*found[0].axes[: found[1]], *split, *found[0].axes[found[1] + 1 :])))
+        return forgotten(Layout((*found[0].axes[: found[1]], *split, *found[0].axes[found[1] + 1 :])))
     axes = [Axis(part.size, part.stride and axis.stride and part.stride) for part in _scaled(inner, axis)]
     return Layout([*found[0].axes[: found[1]], *axes, *found[0].axes[found[1] + 1 :]])
 
@@ -235,7 +236,7 @@ def _parts(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None
             size = dim_of(arguments.get(0)) if name == "split" else None
             part = layout.narrowed(dim, size)
             if size is None and dim != 0:
-                part = tensors.forgotten(part)
+                part = forgotten(part)
     made = view_of(node, part, name, tensor)
     if name == "unbind" and dim == 0:
         made.unbatched()

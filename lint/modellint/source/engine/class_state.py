@@ -107,6 +107,19 @@ class Fill:
         self.local = local
 
 
+class Initialisation:
+    """How one class's own ``__init__`` goes about calling its base's."""
+
+    __slots__ = ("called", "early", "first_state")
+
+    def __init__(self) -> None:
+        self.called = False
+        self.first_state: ast.stmt | None = None
+        """The first statement that sets a module, parameter or buffer."""
+        self.early = False
+        """Whether that statement ran before the base's ``__init__``."""
+
+
 class Frame:
     """One call of one function: its locals and what it gave back so far."""
 

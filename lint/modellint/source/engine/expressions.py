@@ -146,7 +146,7 @@ class Evaluator(ABC):
         self.names: dict[tuple[str, str, int], Value] = {}
         self.outer_values: dict[int, Value] = {}
 
-    # What calls.py and statements.py add
+    # What those add that derive from it
 
     @property
     @abstractmethod

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.parameter_kinds import shown_tensors
-from modellint.source.domains.tensors import Size, Tensor
+from modellint.source.domains.symbolic_numbers import Size
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,

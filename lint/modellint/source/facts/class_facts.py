@@ -19,9 +19,8 @@ from modellint.source.engine.abstract_values import (
     alternatives,
     leaves,
 )
-from modellint.source.engine.class_state import Binding, Fill, TooLarge
+from modellint.source.engine.class_state import Binding, Fill, Initialisation, TooLarge
 from modellint.source.engine.entry_methods import changes_attributes
-from modellint.source.engine.statements import Initialisation
 from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.attribute_uses import Uses, class_functions, shows_modules, uses_in

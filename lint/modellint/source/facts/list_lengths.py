@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.domains.dimension_arguments import dim_of
-from modellint.source.domains.tensors import Tensor, is_fixed
+from modellint.source.domains.memory_layout import is_fixed
+from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Const, Container, Instance, alternatives
 from modellint.source.syntax.ast_walk import called_name, of_kind, once, parents_in, walk
 

@@ -7,28 +7,45 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Instance
+from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modellint.source.engine.abstract_values import Value
     from modellint.source.facts.recorded_operations import Call, Loop
-    from modellint.source.project.symbols import ClassRef
 
 _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 """What may leave out an expression in it."""
 _EXITS = (ast.Return, ast.Break, ast.Continue)
 
 
-def runs_arguments(ref: ClassRef) -> dict[str, int]:
-    """The arguments of a constructor that `forward` calls whatever it is given, or goes through to call each, with their places."""
-    return once(ref.node, "_runs_arguments", _arguments_run)
+def passed(module: Instance, readings: Callable[[ast.AST | None], Sequence[Call]]) -> Iterator[Value]:
+    """What a module of the project is built with, as far as its `forward` certainly calls it, or each layer in it."""
+    callee = module.callee
+    run = once(callee.node, "_runs_arguments", _arguments_run) if isinstance(callee, ClassRef) else {}
+    return _given(module, run, readings)
 
 
-def runs_classes(ref: ClassRef) -> dict[str, int]:
-    """The arguments of a constructor that it calls, without arguments, for layers that `forward` runs, with their places."""
-    return once(ref.node, "_runs_classes", lambda node: _arguments_run(node, built=True))
+def passed_classes(module: Instance, readings: Callable[[ast.AST | None], Sequence[Call]]) -> Iterator[str]:
+    """The classes of layers that a module of the project is given, builds without arguments, and certainly runs, by their names."""
+    callee = module.callee
+    run = once(callee.node, "_runs_classes", _classes_run) if isinstance(callee, ClassRef) else {}
+    for value in _given(module, run, readings):
+        if value.external_name is not None:
+            yield value.external_name
+
+
+def _given(
+    module: Instance, arguments: Mapping[str, int], readings: Callable[[ast.AST | None], Sequence[Call]]
+) -> Iterator[Value]:
+    """What a module is built with for some arguments of its constructor, by their names and places."""
+    for name, place in arguments.items():
+        for call in readings(module.node):
+            value = None if call.arguments.spread else call.arguments.get(place, name)
+            if value is not None:
+                yield value
 
 
 def one_by_one(call: Call, loops: Iterable[Sequence[Loop]]) -> Instance | None:
@@ -158,7 +175,13 @@ def _parts_of_row(node: ast.Call) -> int | None:
     return None if spread else len(node.args)
 
 
+def _classes_run(node: ast.ClassDef) -> dict[str, int]:
+    """The arguments of a constructor that it calls, without arguments, for layers that `forward` runs, with their places."""
+    return _arguments_run(node, built=True)
+
+
 def _arguments_run(node: ast.ClassDef, built: bool = False) -> dict[str, int]:
+    """The arguments of a constructor that `forward` calls whatever it is given, or goes through to call each, with their places."""
     methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
     init, forward = methods.get("__init__"), methods.get("forward")
     if init is None or forward is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar, cast
 
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -95,6 +95,25 @@ def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
             child: parent for parent in walk(function)[1:] for child in ast.iter_child_nodes(parent)
         }
     return found
+
+
+def statement_around(node: ast.AST, function: ast.AST | None) -> ast.stmt | None:
+    """The statement of a function that a node stands in."""
+    parents = parents_in(function) if function is not None else {}
+    found: ast.AST | None = node
+    while found is not None and not isinstance(found, ast.stmt):
+        found = parents.get(found)
+    return found
+
+
+def conditions_around(node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+    """The conditions around a node in a function, innermost first."""
+    parents = parents_in(function) if function is not None else {}
+    child: ast.AST = node
+    while (parent := parents.get(child)) is not None:
+        if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
+            yield parent.test
+        child = parent
 
 
 def functions_in(nodes: Sequence[ast.stmt]) -> list[Function]:

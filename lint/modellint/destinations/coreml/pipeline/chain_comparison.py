@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.comparison.chain import Call, Chain, ChainError, ChainReference, StageFunction
-from modellint.destinations.comparison.comparison import EXAMPLE, Undecided
+from modellint.destinations.comparison.comparison import Undecided
+from modellint.destinations.comparison.output_judgement import EXAMPLE
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied_inputs
 from modellint.destinations.comparison.rounding_tolerance import SYSTEMATIC

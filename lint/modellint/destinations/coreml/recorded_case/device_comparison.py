@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modellint.destinations.comparison.comparison import but_for, coarse
+from modellint.destinations.comparison.output_judgement import but_for, coarse
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.tensor_difference import LIMIT, compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modellint.destinations.comparison.comparison import EXAMPLE, Mismatch
+from modellint.destinations.comparison.comparison import Mismatch
+from modellint.destinations.comparison.output_judgement import EXAMPLE
 from modellint.destinations.comparison.program import Misfit
 from modellint.destinations.comparison.reference_runs import Raised, nudged
 from modellint.destinations.comparison.tensor_difference import compare

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modellint.destinations.comparison.comparison import EXAMPLE, Undecided, coarse
+from modellint.destinations.comparison.comparison import Undecided
+from modellint.destinations.comparison.output_judgement import EXAMPLE, coarse
 from modellint.destinations.comparison.reference_runs import copied_inputs
 from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.capture.capture_differences import left_in_training

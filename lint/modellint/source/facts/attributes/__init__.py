@@ -1,0 +1,1 @@
+"""The attributes of `self` in the methods of one class: definitions and uses."""

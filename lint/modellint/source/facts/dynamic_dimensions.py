@@ -1,0 +1,117 @@
+"""Dynamic dimensions: the tensors whose sizes code reads, and dimensions that are static after all, as weights say how large they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from modellint.source.domains.memory_layout import is_fixed
+from modellint.source.domains.operator_sets import CONVOLUTIONS
+from modellint.source.domains.symbolic_numbers import Shape, Size
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Instance, Number, alternatives
+from modellint.source.engine.asserted_conditions import tested_classes
+from modellint.source.engine.mode_conditions import is_tensor_class
+
+if TYPE_CHECKING:
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.facts.recorded_operations import Call, Recorder
+
+_DIMS_OF_WEIGHTS: dict[str, frozenset[int]] = {
+    **{f"torch.nn.{name}": frozenset({1, -int(name[-2]) - 1}) for name in CONVOLUTIONS},
+    **{f"torch.nn.BatchNorm{rank}d": frozenset({1, -rank - 1}) for rank in (2, 3)},
+    "torch.nn.Linear": frozenset({-1}),
+}
+"""Layers of torch whose weights say how large a dimension of their input, which is a batch, is."""
+_OF_MATRICES = frozenset({"mm", "spmm"})
+_PRODUCTS = _OF_MATRICES | {"matmul"}
+"""Operators that take the last dimension of one tensor to be as large as one of the other."""
+
+
+def tensors_sized_by(node: ast.expr, flow: Recorder) -> list[Tensor]:
+    """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are fixed."""
+    found: list[Tensor] = []
+    for operation in flow.operations.get(node, ()):
+        if _is_open(operation.result):
+            found += (part.tensor for part in alternatives(operation.operands[0]) if isinstance(part, Shape))
+    for value in flow.unpackings.get(node, ()):
+        found += (part.tensor for part in alternatives(value) if isinstance(part, Shape))
+    for call in flow.calls.get(node, ()):
+        if call.method in ("size", "len") and _is_open(call.result):
+            of = call.receiver if call.method == "size" else call.arguments.get(0)
+            parts = alternatives(of) if of is not None else ()
+            if parts and call.method == "len" and _is_of_another_class(call):
+                continue
+            # How many parts `unbind` and `chunk` give, the code says as a rule.
+            found += (part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk"))
+    return found
+
+
+def dims_of_weights(flow: Recorder) -> dict[ast.AST | None, set[int]]:
+    """By where tensors are made, the dimensions that are channels of a convolution which takes them, or features of a linear layer.
+
+    So is the last dimension of what is multiplied by a matrix that does not depend on what the caller gives.
+    """
+    dims: dict[ast.AST | None, set[int]] = {}
+    for tensor, last in _times_weights(flow):
+        dims.setdefault(tensor.node, set()).update(last)
+    for readings in flow.calls.values():
+        for call in readings:
+            layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
+            taken = [_DIMS_OF_WEIGHTS.get(part.name, frozenset()) for part in layers if part.kind == "module"]
+            given = call.arguments.get(0, "input") if any(taken) else None
+            for part in alternatives(given) if given is not None else ():
+                if isinstance(part, Tensor) and part.node is not None:
+                    dims.setdefault(part.node, set()).update(*taken)
+                    if part.base is not None and part.base.made_by == "stack" and _merges_second(part.node):
+                        # With the channels of each part, these say how many parts there are.
+                        dims.setdefault(part.base.node, set()).update(*taken)
+    return dims
+
+
+def _times_weights(flow: Recorder) -> Iterator[tuple[Tensor, Sequence[int]]]:
+    """The tensors that stand on the left of a product with a matrix of weights, each with its last dimension."""
+    for readings in flow.calls.values():
+        for call in readings:
+            if call.name.rpartition(".")[2] in _PRODUCTS and call.name.startswith("torch."):
+                left = call.receiver or call.arguments.get(0, "input")
+                right = call.arguments.get(0 if call.receiver is not None else 1, "other")
+                if left is not None and right is not None:
+                    yield from _multiplied(left, right, call.method in _OF_MATRICES)
+    for operations in flow.operations.values():
+        for operation in operations:
+            if isinstance(operation.node, ast.BinOp) and isinstance(operation.node.op, ast.MatMult):
+                yield from _multiplied(operation.operands[0], operation.operands[1], False)
+
+
+def _is_of_another_class(call: Call) -> bool:
+    """Whether `len(x[0])` stands where `isinstance(x[0], tuple)` holds; of variables the domain takes note itself."""
+    asked = call.node.args[0] if call.node.args else None
+    if asked is None or isinstance(asked, ast.Name) or call.function is None:
+        return False
+    classes = tested_classes(asked, call.node, call.function)
+    return bool(classes) and not any(map(is_tensor_class, classes))
+
+
+def _merges_second(node: ast.AST) -> bool:
+    """Whether a view joins the second dimension with those behind it: `x.view(b, -1, h, w)`."""
+    match node:
+        case ast.Call(args=[_, ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)), _, *_]):
+            return True
+    return False
+
+
+def _multiplied(left: Value, right: Value, of_matrices: bool) -> Iterator[tuple[Tensor, Sequence[int]]]:
+    weights = alternatives(right)
+    if not all(isinstance(part, Tensor) and part.is_made and part.batch is None for part in weights):
+        return
+    for part in alternatives(left):
+        if isinstance(part, Tensor) and part.node is not None:
+            rank = 2 if of_matrices else part.rank
+            yield part, (-1,) if rank is None else (-1, rank - 1)
+
+
+def _is_open(size: Value) -> bool:
+    """Whether a size may be another for another input."""
+    return isinstance(size, Number) or (isinstance(size, Size) and not is_fixed(size.dim))
