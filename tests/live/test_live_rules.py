@@ -410,7 +410,13 @@ def test_dict_output(function: Callable[[Any, torch.Tensor], Any]) -> None:
     finding = one("SIG001", computed(function), X)
     assert finding.severity is Severity.WARNING
     assert line(finding) == "return self.function(self, x)"
+    assert "converts without its keys" in finding.message
     assert found("SIG002", computed(function), X) == []
+
+
+def test_dict_with_what_is_no_tensor() -> None:
+    finding = one("SIG001", computed(lambda self, x: {"scores": self.linear(x), "loss": None}), X)
+    assert ", and None in it: neither route converts it" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -455,3 +455,23 @@ def test_a_tensor_that_nobody_gives_is_none(built: str, count: int) -> None:
         text += f"class Outer(nn.Module):\n    def __init__(self, mask):\n        super().__init__()\n        self.net = {built}\n\n"
         text += "    def forward(self, x):\n        return self.net(x)\n"
     assert len(codes(text, "REG006")) == count
+
+
+@pytest.mark.parametrize(
+    ("value", "forward", "severity"),
+    [
+        ("torch.eye(n)", "return x @ self.table.type_as(x)", "INFO"),
+        ("torch.eye(n)", "return x @ self.table[:2].to(x)", "INFO"),
+        ("torch.eye(n)", "table = self.table.to(x.device, x.dtype)\nreturn x @ table", "INFO"),
+        ("torch.eye(n)", "return x @ self.table.to(device=x.device, dtype=x.dtype)", "INFO"),
+        ("torch.eye(n)", "y = x @ self.table.type_as(x)\nreturn y + self.table", "WARNING"),
+        ("torch.eye(n)", "return x @ self.table.to(x.device)", "WARNING"),
+        ("torch.eye(n)", "return x @ self.table.to(self.place)", "WARNING"),
+        ("torch.eye(n)", "self.table = 2 * self.table.type_as(x)\nreturn x @ self.table.type_as(x)", "WARNING"),
+        ("torch.randn(n, n)", "return x @ self.table.type_as(x)", "WARNING"),
+    ],
+)
+def test_a_constant_that_goes_where_the_input_is(value: str, forward: str, severity: str) -> None:
+    text = net(f"self.table = {value}", forward)
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
+    assert [finding.severity.name for finding in findings] == [severity]

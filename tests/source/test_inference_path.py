@@ -1826,6 +1826,112 @@ def test_what_a_program_does_not_use(
     assert severities(tmp_path, monkeypatch, "program.py") == found
 
 
+OPTIONS = "import argparse\n\n\ndef options():\n    return argparse.ArgumentParser().parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "user", "found"),
+    [
+        ("print(Far(), options())", "", ["info", "error"]),
+        ("def main():\n    print(Far(), options())\n\nif __name__ == '__main__':\n    main()", "", ["info", "error"]),
+        ("def main():\n    print(Far(), options())", "", ["error", "error"]),
+        ("def main():\n    print(Far())\n\nif __name__ == '__main__':\n    main()", "", ["error", "error"]),
+        (
+            "if __name__ == '__main__':\n    print(Far(), options())",
+            "from program import Near\n\nNear()",
+            ["error", "info"],
+        ),
+    ],
+)
+def test_a_program_that_has_a_function_read_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, user: str, found: list[str]
+) -> None:
+    text = "from shared import options\n" + PROGRAM.format(start=start)
+    project(tmp_path, program=text, shared=OPTIONS, user=user)
+    assert severities(tmp_path, monkeypatch, "program.py") == found
+
+
+SCRIPT = """
+def first(net, path):
+    net.load_state_dict(torch.load(path))
+
+
+def second(net, path):
+    net.load_state_dict(torch.load(path))
+
+
+def main():
+    # first(nn.Linear(2, 2), "first.pth")
+    for restore in [second]:
+        restore(nn.Linear(2, 2), "second.pth")
+
+
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "files", "found"),
+    [
+        ("if __name__ == '__main__':\n    main()", {"other": ""}, ["info", "warning"]),
+        ("main()", {"other": ""}, ["warning", "warning"]),
+        ("", {"other": ""}, ["warning", "warning"]),
+        ("if __name__ == '__main__':\n    print(main)", {"other": ""}, ["warning", "warning"]),
+        ("if __name__ == '__main__':\n    main()", {}, ["warning", "warning"]),
+        (
+            "if __name__ == '__main__':\n    main()",
+            {"other": "from script import first\nfirst()"},
+            ["warning", "warning"],
+        ),
+        ("if __name__ == '__main__':\n    main()", {"setup": "import setuptools"}, ["warning", "warning"]),
+        ("if __name__ == '__main__':\n    main()", {"__init__": ""}, ["warning", "warning"]),
+        ("if __name__ == '__main__':\n    getattr(nn, 'x')\n    main()", {"other": ""}, ["warning", "warning"]),
+    ],
+)
+def test_a_function_that_a_script_no_longer_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, files: dict[str, str], found: list[str]
+) -> None:
+    project(
+        tmp_path, script=SCRIPT.format(start=start), **{name: f"import sys\n{text}" for name, text in files.items()}
+    )
+    if "__init__" in files:
+        (tmp_path / "__init__.py").write_text("", "utf-8")
+    assert severities(tmp_path, monkeypatch, "script.py", "DEV002") == found
+
+
+TWIN = """
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+    def fit(self, {arguments}):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "use", "severity"),
+    [
+        ("data", "data, steps", "Net(8).fit([], 3)", "info"),
+        ("data", "data, steps=3", "net = Net(8)\nnet.fit([], steps=4)", "info"),
+        ("data, steps=3", "data, steps", "Net(8).fit([], 3)", "error"),
+        ("data", "data, steps", "Net(8).fit([])", "error"),
+        ("data", "data, steps", "import old\n\nold.Net(8)\nNet(8).fit([], 3)", "error"),
+        ("data", "data, steps", "print(Net)\nfit = print\nfit([], 3)", "error"),
+    ],
+)
+def test_a_class_that_another_has_superseded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, use: str, severity: str
+) -> None:
+    files = {"old": TWIN.format(arguments=old), "new": TWIN.format(arguments=new)}
+    project(tmp_path, **files, train=f"from new import Net\n\n{use}\n")
+    assert severities(tmp_path, monkeypatch, "old.py") == [severity]
+    assert severities(tmp_path, monkeypatch, "new.py") == ["error"]
+
+
 @pytest.mark.parametrize(
     ("old", "severity"),
     [

@@ -36,6 +36,25 @@ def test_dict(body: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('return {"scores": self.fc(x), "mask": None}', "with None in it: neither route converts it"),
+        ('return {"scores": self.fc(x), "steps": 3}', "with a `int` in it: neither route converts it"),
+        ('return {"scores": self.fc(x), "mask": mask}', "with None in it: neither route converts it"),
+        (
+            'out = {"mask": None}\nout["mask"] = self.fc(x)\nreturn out',
+            "from `torch.export` it converts without its keys",
+        ),
+        ('return {"scores": self.fc(x), "mask": x if flag else None}', "from `torch.export` it converts"),
+    ],
+)
+def test_dict_with_what_is_no_tensor(body: str, message: str) -> None:
+    text = net(f"mask = None\n{body}", "self.fc = nn.Linear(4, 4)", arguments="x, flag")
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "SIG001"]
+    assert [message in finding.message for finding in findings] == [True]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "return self.fc(x)",

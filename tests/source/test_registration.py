@@ -155,6 +155,29 @@ def test_super_init() -> None:
 
 
 @pytest.mark.parametrize(
+    ("init", "kept", "extra", "severity"),
+    [
+        ("pass", "out", "", "INFO"),
+        ("self.count = 0", "out[0].detach()", "", "INFO"),
+        ("self.layer = layer", "out", "", "ERROR"),
+        ("pass", "layer", "", "ERROR"),
+        ("pass", "wrap(out)", "", "ERROR"),
+        ("pass", "out", "    def forward(self, x):\n        return x\n", "ERROR"),
+        ("pass", "out", "    def put(self, layer):\n        self.layer = layer\n", "ERROR"),
+        ("self.layer = nn.Linear(2, 2)", "out", "", "ERROR"),
+    ],
+)
+def test_a_hook_that_only_keeps_outputs(init: str, kept: str, extra: str, severity: str) -> None:
+    text = (
+        f"{HEAD}class Keep(nn.Module):\n    def __init__(self, layer):\n        {init}\n"
+        "        self.handle = layer.register_forward_hook(self.keep)\n\n"
+        f"    def keep(self, layer, given, out):\n        self.kept = {kept}\n\n{extra}"
+    )
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "REG008"]
+    assert [finding.severity.name for finding in findings] == [severity]
+
+
+@pytest.mark.parametrize(
     "imports",
     [
         "import torch.nn as n\nBase, Lin = n.Module, n.Linear\n",

@@ -294,6 +294,31 @@ def test_random_numbers_of_training_losses_and_branches(body: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("for i in range(n):\n    for j in range(m):\n        y[i][j] = x[i][j] * 2", 0),
+        ("for i in range(n):\n    row = x[i]\n    for j in range(m):\n        y[i, j, :] = row[j]", 0),
+        ("for i in range(n):\n    y[i] = x[i]", 0),
+        ("for i in range(n):\n    for j in range(m):\n        y[j][i] = x[i][j]", 1),
+        ("for i in range(n):\n    if i:\n        y[i] = x[i]", 1),
+        ("for i in range(1, n):\n    y[i] = x[i]", 1),
+        ("for i in range(m):\n    y[i] = x[i]", 1),
+        ("for i in range(n):\n    y[i] = x[i] + y[0]", 1),
+        ("for i in range(n):\n    if x[i].dim() > 3:\n        break\n    y[i] = x[i]", 1),
+        ("for i in range(n):\n    y[i] += x[i]", 1),
+        ("for i in range(n):\n    y[i, 0] = x[i, 0]", 1),
+        ("z = y * 2\nfor i in range(n):\n    y[i] = x[i]\ny = y + z", 1),
+        ("n = 2\nfor i in range(n):\n    y[i] = x[i]", 1),
+        ("if n > 2:\n    for i in range(n):\n        y[i] = x[i]", 1),
+    ],
+)
+def test_random_numbers_that_are_overwritten(body: str, count: int) -> None:
+    sizes = "n, m = x.shape[0], x.shape[1]\nplace = x.device\n"
+    text = net(f"{sizes}y = torch.rand(n, m, 4).to(place)\n{body}\nreturn y")
+    assert len(said(text, "OPS010")) == count
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "if noise is None:\n    noise = torch.randn_like(x)\nreturn x + noise",

@@ -14,7 +14,6 @@ from modellint.authoring import (
     Rule,
     Severity,
     of_kind,
-    once,
     parents_in,
     walk,
 )
@@ -63,12 +62,12 @@ class LoadWithoutMapLocation(Rule):
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
     and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
-    deletes, a file of a name to which the same source saves `net.cpu().state_dict()` alone, and a load
-    under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
-    of the second GPU needs it there, too), and files that were published for `torch.hub`
-    (`resnet50-19c8e357.pth`). So are loads that need a GPU anyway: the
-    engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, in what only a trainer
-    runs, and of what only an optimizer or its like is given, the finding is information.
+    deletes, a load under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
+    of the second GPU needs it there, too), and files that were published for `torch.hub` (`resnet50-19c8e357.pth`). So is what
+    every `torch.save` of the project that may write it, by its name or by the class of its module, saves from the CPU: behind
+    `net.cpu()`, or as `{k: v.cpu() for k, v in net.state_dict().items()}`. A file from elsewhere is then taken to be like these.
+    So are loads that need a GPU anyway: the engine of a `TRTModule`, and what stands behind a test for a strategy of several
+    devices. In tests, in what only a trainer runs, and of what only an optimizer or its like is given, the finding is information.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -89,10 +88,12 @@ class LoadWithoutMapLocation(Rule):
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
                 if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
                     continue
-                if _has_another_without_a_gpu(call) or _is_saved_from_the_cpu(call, code) or _is_published(call, code):
+                if _has_another_without_a_gpu(call) or _is_published(call, code):
                     continue
                 takers = _takers(call)
-                of_training = bool(takers) and all(map(_OF_TRAINING.search, takers))
+                if call.node.args and code.is_saved_on_cpu(call.node.args[0], call.function, takers):
+                    continue
+                of_training = bool(takers) and all(_OF_TRAINING.search(ast.unparse(taker)) for taker in takers)
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
@@ -108,7 +109,7 @@ _OF_TRAINING = re.compile(r"(?:^|[._])(?:optim\w*|lr_scheduler|scheduler|(?:grad
 """Names of what only training goes on with."""
 
 
-def _takers(call: Call) -> list[str]:
+def _takers(call: Call) -> list[ast.expr]:
     """Whose `load_state_dict` are handed the checkpoint: ``G.optim``. Nothing where it may go elsewhere, too."""
     match call.statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is call.node and call.function is not None:
@@ -116,19 +117,19 @@ def _takers(call: Call) -> list[str]:
         case _:
             reads = [call.node]
     takers = [_taker(read, call.function or call.statement) for read in reads]
-    return [taker for taker in takers if taker] if all(takers) else []
+    return [taker for taker in takers if taker is not None] if None not in takers else []
 
 
-def _taker(node: ast.expr, around: ast.AST) -> str:
+def _taker(node: ast.expr, around: ast.AST) -> ast.expr | None:
     """Whose `load_state_dict` takes an expression, or a part of it."""
     parents = parents_in(around)
     part: ast.AST = node
     while (parent := parents.get(part)) is not None and not isinstance(part, ast.stmt):
         match parent:
             case ast.Call(func=ast.Attribute(value=owner, attr="load_state_dict"), args=given) if part in given:
-                return ast.unparse(owner)
+                return owner
         part = parent
-    return ""
+    return None
 
 
 def _reads_of(name: str, statement: ast.stmt, function: ast.AST) -> list[ast.Name]:
@@ -203,17 +204,6 @@ def _is_made_on_the_cpu(value: Value) -> bool:
     )
 
 
-def _is_saved_from_the_cpu(call: Call, code: Code) -> bool:
-    """Whether the file itself writes files of such a name, and moves the module to the CPU before: `net.cpu().state_dict()`."""
-    if not call.node.args or call.function is None:
-        return False
-    name = _words_of_path(call.node.args[0], call.function)
-    is_told = any(re.search(r"\w\.\w+$", word) for word in name)
-    saves = once(code.file.tree, "_saves", _saves) if is_told else []
-    moved = [is_moved for other, is_moved in saves if other == name]
-    return bool(moved) and all(moved)
-
-
 def _is_published(call: Call, code: Code) -> bool:
     """Whether a file has the name of one that was published for `torch.hub`, whose names end in a hash, or lies among those that it keeps.
 
@@ -228,26 +218,6 @@ def _is_published(call: Call, code: Code) -> bool:
 
 
 _PUBLISHED = r"-[0-9a-f]{8}\.pth?$|\btorch/hub/checkpoints/"
-
-
-def _saves(tree: ast.AST) -> list[tuple[frozenset[str], bool]]:
-    """The words of the paths that a file saves to, and whether what it saves is the state of a module that `cpu()` gave."""
-    saves: list[tuple[frozenset[str], bool]] = []
-    for function in of_kind(tree, ast.FunctionDef):
-        for part in of_kind(function, ast.Call):
-            match part:
-                case ast.Call(func=ast.Attribute(attr="save"), args=[state, path, *_]):
-                    match state:
-                        case ast.Call(
-                            func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="cpu")), attr="state_dict")
-                        ):
-                            is_moved = True
-                        case _:
-                            is_moved = False
-                    saves.append((_words_of_path(path, function), is_moved))
-                case _:
-                    pass
-    return saves
 
 
 def _words_of_path(path: ast.expr, function: ast.AST) -> frozenset[str]:

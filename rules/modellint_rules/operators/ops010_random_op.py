@@ -44,6 +44,8 @@ _DROPPED = frozenset(
     {"bernoulli", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like"}
 )
 """What a trace and `torch.export` drop with all that hangs on it, tried: `randperm` stands in the way of conversion even so."""
+_FILLED = frozenset({"rand", "randn"})
+"""Functions that are given nothing but sizes before their keywords."""
 _DRAWN = frozenset({"sample", "rsample"})
 """Methods of distributions that draw numbers."""
 _WORDS = _METHODS | _RANDOM | {".sample", ".rsample"}
@@ -102,7 +104,8 @@ class RandomOp(Rule):
     In source what a condition decides about is for information: a model may draw numbers when it is given none. Where both branches
     draw numbers, the second is told of. Modules that by
     their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used: by the
-    function, or by any caller of a module that only others of the project build (`y, _ = self.source(x)`).
+    function, or by any caller of a module that only others of the project build (`y, _ = self.source(x)`), or as loops over the sizes
+    that were asked for overwrite them all (`y = torch.rand(n, 3)`, `for i in range(n): y[i] = x[i]`).
 
     ## References
     - <https://github.com/apple/coremltools/issues/788>
@@ -147,6 +150,7 @@ class RandomOp(Rule):
                 or code.ends_in_python(call.node, function)
                 or code.is_for_loss_only(call.node, function)
                 or (call.method in _DROPPED and code.is_discarded(call.node, function))
+                or (call.method in _FILLED and _is_overwritten(call))
             ):
                 continue
             if call.name.startswith("random."):
@@ -292,3 +296,109 @@ def _gives_loss(code: Code) -> bool:
         if getattr(method.node, "name", "") == "forward"
         for part in walk(method.node)
     )
+
+
+_CASTS = frozenset({"to", "cuda", "cpu", "float", "half", "double", "bfloat16", "type", "type_as", "contiguous"})
+"""Methods that move or cast a tensor."""
+
+
+def _is_overwritten(call: Call) -> bool:
+    """Whether loops over the first sizes of the tensor that a call makes bind every part of it before it is read.
+
+    ``y = torch.rand(n, 3)``, ``for i in range(n): y[i] = x[i]``.
+    """
+    parents = parents_in(call.function) if call.function is not None else {}
+    statement = call.statement
+    block = getattr(parents.get(statement, call.function), "body", [])
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if statement in block and _is_cast(value, call.node):
+            behind = block[block.index(statement) + 1 :]
+        case _:
+            return False
+    loop = next((part for part in behind if any(_is_name(node, name) for node in walk(part))), None)
+    sizes = _sizes(call.node)
+    if not isinstance(loop, ast.For) or call.function is None or not _are_bound_once(sizes, call.function):
+        return False
+    reads = [node for node in walk(loop) if _is_name(node, name)]
+    if len(reads) != 1 or any(isinstance(part, (ast.Break, ast.Continue, ast.Return, ast.Try)) for part in walk(loop)):
+        return False
+    return _is_filled_by(loop, name, sizes)
+
+
+def _is_filled_by(loop: ast.For, name: str, sizes: list[ast.expr]) -> bool:
+    """Whether a loop, with those in it, goes through the first of some sizes and binds a part of a tensor in each turn."""
+    counters: list[str] = []
+    body: list[ast.stmt] = [loop]
+    for size in sizes:
+        inner = next((part for part in body if isinstance(part, ast.For) and _holds(part, name)), None)
+        match inner:
+            case ast.For(
+                target=ast.Name(id=counter),
+                iter=ast.Call(func=ast.Name(id="range"), args=[count], keywords=[]),
+                body=body,
+                orelse=[],
+            ) if ast.dump(count) == ast.dump(size):
+                counters.append(counter)
+            case _:
+                break
+    if len(set(counters)) < len(counters) or not counters:
+        return False
+    stores = [part.id for part in walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+    targets = [target for part in body if isinstance(part, ast.Assign) for target in part.targets]
+    return all(stores.count(counter) == 1 for counter in counters) and any(
+        _indices(target, name) == counters for target in targets
+    )
+
+
+def _indices(target: ast.expr, name: str) -> list[str] | None:
+    """The variables that index a tensor which is bound in parts: ``y[i][j]``, ``y[i, j, :]``."""
+    indices: list[str] = []
+    while isinstance(target, ast.Subscript):
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        while parts and ast.unparse(parts[-1]) in (":", "..."):
+            parts = parts[:-1]
+        if not all(isinstance(part, ast.Name) for part in parts):
+            return None
+        indices = [*(part.id for part in parts if isinstance(part, ast.Name)), *indices]
+        target = target.value
+    return indices if _is_name(target, name) else None
+
+
+def _sizes(node: ast.Call) -> list[ast.expr]:
+    """The sizes that a factory is given, each by itself or in one tuple or list."""
+    sizes = node.args
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    plain = [part for part in sizes if isinstance(part, (ast.Name, ast.Constant))]
+    # Of the rest nobody asks: a part holds all of it.
+    first = next((number for number, part in enumerate(sizes) if part not in plain), len(sizes))
+    return [] if any(isinstance(part, ast.Starred) for part in sizes) else sizes[:first]
+
+
+def _are_bound_once(sizes: list[ast.expr], function: ast.AST) -> bool:
+    """Whether the variables among some sizes stand for the same number all through a function."""
+    names = {part.id for part in sizes if isinstance(part, ast.Name)}
+    stores = [part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load)]
+    stores += [part.arg for part in of_kind(function, ast.arg)]
+    return all(stores.count(name) == 1 for name in names)
+
+
+def _is_cast(value: ast.expr, node: ast.Call) -> bool:
+    """Whether an expression only moves or casts what a call makes."""
+    while value is not node:
+        if (
+            not isinstance(value, ast.Call)
+            or not isinstance(value.func, ast.Attribute)
+            or value.func.attr not in _CASTS
+        ):
+            return False
+        value = value.func.value
+    return True
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _holds(node: ast.AST, name: str) -> bool:
+    return any(_is_name(part, name) for part in walk(node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from modellint.authoring import (
     mentioned_in,
     of_kind,
     once,
+    parents_in,
     walk,
 )
 
@@ -138,6 +140,82 @@ def rewrites(code: Code, name: str) -> str:
     if any(not code.is_aside(write.function) for write in code.part_writes(name)):
         return "update"
     return effect
+
+
+def follows_tensors(code: Code, kept: Kept) -> bool:
+    """Whether a constant goes to the device and type of another tensor wherever methods read it: ``self.kernel.type_as(x)``.
+
+    Random numbers are no constant: another object of the class draws others, and no checkpoint brings them back.
+    """
+    if code.ref is None or kept.container is not None or kept.binding.method != "__init__":
+        return False
+    if any(ref.file is not code.file for ref in code.lineage) or "getattr(" in code.file.source.text:
+        return False
+    if rewrites(code, kept.name) != "nothing" or code.part_writes(kept.name):
+        return False
+    functions = [method.node for method in code.methods if isinstance(method.node, ast.FunctionDef)]
+    reads = [(read, node) for node in functions for read in once(node, "_own_reads", _own_reads).get(kept.name, ())]
+    return bool(reads) and all(_is_cast(code, read, node) for read, node in reads) and not _may_be_random(code)
+
+
+def _own_reads(function: ast.FunctionDef) -> dict[str, list[ast.Attribute]]:
+    """Where a function reads attributes, by their names."""
+    reads: dict[str, list[ast.Attribute]] = {}
+    for part in of_kind(function, ast.Attribute):
+        if isinstance(part.ctx, ast.Load):
+            reads.setdefault(part.attr, []).append(part)
+    return reads
+
+
+def _is_cast(code: Code, read: ast.Attribute, function: ast.FunctionDef) -> bool:
+    """Whether all that is done with an attribute, or with a part of it, is to take it to where another tensor is, as its type."""
+    parents = parents_in(function)
+    node: ast.expr = read
+    parent = parents.get(read)
+    while isinstance(parent, ast.Subscript) and parent.value is node:
+        node, parent = parent, parents.get(parent)
+    call = parents.get(parent) if isinstance(parent, ast.Attribute) else None
+    if not isinstance(parent, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not parent:
+        return False
+    match call:
+        case ast.Call(func=ast.Attribute(attr="type_as"), args=[_]):
+            return True
+        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name(id=name)], keywords=[]) if (
+            name == code.tensor_argument(function)
+        ):
+            return True
+        case ast.Call(func=ast.Attribute(attr="to"), args=[_], keywords=[]):
+            return _are_tensors(code, call)
+        case ast.Call(func=ast.Attribute(attr="to"), args=given, keywords=words):
+            values = [*given, *(word.value for word in words)]
+            owners = {(part.attr, ast.unparse(part.value)) for part in values if isinstance(part, ast.Attribute)}
+            names = {owner for _, owner in owners}
+            return {kind for kind, _ in owners} >= {"device", "dtype"} and len(names) == 1 and "self" not in names
+    return False
+
+
+def _are_tensors(code: Code, call: ast.Call) -> bool:
+    """Whether the argument of a call is a tensor, whenever it is read."""
+    from modellint.authoring import Tensor
+
+    values = [reading.arguments.get(0, "other") for reading in code.readings(call)]
+    parts = [part for value in values for part in (alternatives(value) if value is not None else (None,))]
+    return bool(parts) and all(isinstance(part, Tensor) and part.is_tensor for part in parts)
+
+
+def _may_be_random(code: Code) -> bool:
+    """Whether what `__init__` computes may hang on random numbers, or on code of the project that draws some."""
+    init = code.file.members(code.ref.node).get("__init__") if code.ref is not None else None
+    if not isinstance(init, ast.FunctionDef):
+        return True
+    names = mentioned_in(init)
+    own = {getattr(method.node, "name", "") for method in code.methods}
+    if names & own or any(re.search(_DRAWS, name) for name in names):
+        return True
+    return any(code.project.is_function_elsewhere(code.file, name) or name in code.file.functions for name in names)
+
+
+_DRAWS = r"(?i)rand|normal|uniform|bernoulli|poisson|multinomial|empty|^init$"
 
 
 def is_moved_by_own_methods(code: Code, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger
 from modellint_rules.registration.plain_tensors import (
     bound_once,
+    follows_tensors,
     is_complex,
     is_moved_by_own_methods,
     kept_tensors,
@@ -81,6 +82,7 @@ class TensorNotBuffer(Rule):
     Only values that are certainly tensors count; of what `__init__` is given, what its annotation calls a tensor and a method puts,
     moved, in its own place, as no parameter can be. A tensor that `forward` does not read is left alone where it is moved before it
     is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
+    A constant that every method takes to where another tensor is, and to its type (`self.kernel.type_as(x)`), is for information.
     A live check also sees what a run reads from elsewhere; it leaves containers alone that `forward` fills anew, and tensors with a
     graph.
 
@@ -112,6 +114,7 @@ class TensorNotBuffer(Rule):
                 kept.binding.statement,
                 _message(kept.name, kept.container is not None, is_moved_by_own_methods(code, kept.name)),
                 attribute=kept.name,
+                severity=Severity.INFO if follows_tensors(code, kept) else None,
                 fix=_fix(code, kept),
             )
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Edit, Feature, Fix, Rule, Severity
+from modellint.authoring import Diagnostic, Edit, Feature, Fix, Rule, Severity, called_name, of_kind
 
 if TYPE_CHECKING:
     from modellint.authoring import ModuleClass
@@ -58,8 +58,9 @@ class SuperInit(Rule):
     one base, since another base's `__init__` may need arguments.
 
     ## Known limits
-    Any call of some `__init__` counts as the base's. An `__init__` that only returns or raises is left alone, and so is a class
-    whose metaclass is not understood.
+    A class without `forward` that only registers a hook and keeps what that is given works without the base's `__init__`, as long
+    as nobody takes it for a module: the finding is information. Any call of some `__init__` counts as the base's. An `__init__`
+    that only returns or raises is left alone, and so is a class whose metaclass is not understood.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -82,11 +83,18 @@ class SuperInit(Rule):
             if cls.may_initialise_itself:
                 return
             place = state.first_state if cls.is_inside(state.first_state, init) else None
+            is_hook = state.first_state is None and cls.derives_directly and _only_keeps_outputs(cls)
+            what = (
+                "it can keep what its hook is given, but calling it, `.to()` and `state_dict()` raise"
+                if is_hook
+                else "modules, parameters and buffers cannot be registered"
+            )
             yield cls.finding(
                 self,
                 place or init,
-                f"`{cls.name}.__init__` never calls `super().__init__()`: modules, parameters and buffers cannot be registered",
+                f"`{cls.name}.__init__` never calls `super().__init__()`: {what}",
                 attribute="__init__",
+                severity=Severity.INFO if is_hook else None,
                 fix=self._insert(cls, init),
             )
         elif state.early and state.first_state is not None and cls.is_inside(state.first_state, init):
@@ -122,3 +130,37 @@ class SuperInit(Rule):
                 case _:
                     pass
         return None
+
+
+def _only_keeps_outputs(cls: ModuleClass) -> bool:
+    """Whether all that a class without `forward` binds is a hook that it registers, constants, and the output that this is given."""
+    methods = {part.name: part for part in cls.node.body if isinstance(part, ast.FunctionDef)}
+    hooks: set[str] = set()
+    if "forward" in methods or "__call__" in methods:
+        return False
+    for call in of_kind(cls.node, ast.Call):
+        match call:
+            case ast.Call(func=ast.Attribute(attr=name), args=[ast.Attribute(value=ast.Name(id="self"), attr=hook)]):
+                hooks |= {hook} if name in _HOOKS else set()
+            case _:
+                pass
+    return bool(hooks) and all(_keeps_no_module(method, name in hooks) for name, method in methods.items())
+
+
+_HOOKS = frozenset({"register_forward_hook", "register_full_backward_hook", "register_backward_hook"})
+"""Methods that give a handle, and later call what they are given with a module, its inputs and its outputs."""
+
+
+def _keeps_no_module(method: ast.FunctionDef, is_hook: bool) -> bool:
+    """Whether a method binds nothing to attributes but the handle of a hook, constants, and the output that a hook is given."""
+    output = method.args.args[3].arg if is_hook and len(method.args.args) == 4 else None
+    targets = [part for part in of_kind(method, ast.Attribute) if isinstance(part.ctx, ast.Store)]
+    for assign in of_kind(method, ast.Assign):
+        value = assign.value
+        is_handle = isinstance(value, ast.Call) and called_name(value) in _HOOKS
+        while isinstance(value, (ast.Attribute, ast.Subscript, ast.Call)):
+            value = value.func if isinstance(value, ast.Call) else value.value
+        is_output = isinstance(value, ast.Name) and value.id == output
+        if is_handle or is_output or isinstance(value, ast.Constant):
+            targets = [target for target in targets if target not in assign.targets]
+    return not targets and not any(called_name(call) in ("setattr", "add_module") for call in of_kind(method, ast.Call))

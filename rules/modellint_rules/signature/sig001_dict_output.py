@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
 
 
-_BY_ROUTE = "which `torch.jit.trace` refuses; from `torch.export` it converts without its keys"
+_BY_ROUTE = ", which `torch.jit.trace` refuses; from `torch.export` it converts without its keys"
+_BY_NEITHER = ": neither route converts it, as only tensors can be outputs"
 
 
 class DictOutput(Rule):
@@ -36,7 +37,8 @@ class DictOutput(Rule):
 
     ## Why
     `torch.jit.trace` refuses a dict in its strict mode, and coremltools a traced model that returns one. What `torch.export`
-    captures converts, without the keys.
+    captures converts, without the keys, but only where all that the dict holds are tensors: coremltools takes no None, number or string
+    for an output.
 
     ## Bad
     ```python
@@ -79,7 +81,8 @@ class DictOutput(Rule):
     models of transformers do so with `return_dict=False`.
 
     ## Known limits
-    In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the
+    In a run only what is returned for the example inputs is seen, and in source None, numbers and strings only in a dict that is
+    written in the `return`. In source a class that by its name or by another class of the
     file is a part of a model is left alone, and so is a dict that a flag asks for; objects that behave as a dict, and
     dicts that hold a loss, are not reported.
 
@@ -107,10 +110,12 @@ class DictOutput(Rule):
             if _holds_numbers(code, returned):
                 continue
             if values and all(_is_box(part) for value in values for part in alternatives(value)):
+                others = [_other(part, returned) for value in values for part in alternatives(value)]
+                how = f" with {others[0]} in it{_BY_NEITHER}" if all(others) else _BY_ROUTE
                 yield code.finding(
                     self,
                     statement,
-                    f"the model returns a `dict`, {_BY_ROUTE}",
+                    f"the model returns a `dict`{how}",
                     statement=statement,
                     advice="Return a tuple, or wrap the model for the export in a module that does",
                 )
@@ -120,11 +125,14 @@ class DictOutput(Rule):
         run = subject.run
         if run is None or run.failure is not None:
             return
-        kinds = list(dict.fromkeys(part.type for part in subject.outputs if part.kind == "dict"))
+        parts = list(subject.outputs)
+        kinds = list(dict.fromkeys(part.type for part in parts if part.kind == "dict"))
+        others = [part.type if part.type == "None" else f"a `{part.type}`" for part in parts if part.kind == "other"]
         if kinds:
+            how = f", and {others[0]} in it{_BY_NEITHER}" if others else _BY_ROUTE
             yield subject.finding(
                 self,
-                f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, {_BY_ROUTE}",
+                f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}{how}",
                 at=subject.returning(_is_dict),
             )
 
@@ -134,6 +142,18 @@ def _is_dict(value: ast.expr | None) -> bool:
         case ast.Dict() | ast.DictComp() | ast.Call(func=ast.Name(id="dict" | "OrderedDict")):
             return True
     return False
+
+
+def _other(value: Value, written: ast.expr) -> str:
+    """What a dict certainly holds that is no tensor, in words; nothing where it may be filled anew."""
+    if not isinstance(value, Container) or not (value.exact or value.node is written):
+        return ""
+    for item in value.items:
+        parts = alternatives(item)
+        if parts and all(isinstance(part, Const) and part.value is not ... for part in parts):
+            kinds = [part.value for part in parts if isinstance(part, Const)]
+            return "None" if kinds[0] is None else f"a `{type(kinds[0]).__name__}`"
+    return ""
 
 
 def _holds_numbers(code: Code, returned: ast.expr) -> bool:

@@ -456,6 +456,15 @@ class Code:
         readings = self.reading.flow.calls.get(call, ())
         return any(reading.name and reading.receiver is None for reading in readings)
 
+    def is_saved_on_cpu(self, path: ast.expr, function: ast.AST | None, takers: Sequence[ast.expr]) -> bool:
+        """Whether every place of the project that may save what a function loads from a path moves it to the CPU before.
+
+        ``takers``: the modules whose `load_state_dict` is given all that is loaded.
+        """
+        from modellint.source.project.saved_states import is_saved_on_cpu
+
+        return is_saved_on_cpu(self.project, self.file, path, function, takers)
+
     @cached_property
     def rewriter(self) -> Rewriter:
         """Places and names of the file."""

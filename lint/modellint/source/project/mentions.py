@@ -92,6 +92,7 @@ class Mentions:
         self._words: dict[str, frozenset[bytes]] = {}
         self._using: dict[str, frozenset[str]] = {}
         self._holding: dict[bytes, frozenset[str]] = {}
+        self._folders: dict[frozenset[str], frozenset[str]] = {}
 
     def naming(self, name: str) -> list[str]:
         """The files that hold a name, in code or elsewhere."""
@@ -232,6 +233,19 @@ class Mentions:
         """Whether a file that a program or its reader is told by holds a name."""
         pattern = _alone(_encoded(name))
         return any(pattern.search(self._text(path)) for path in self._configuration)
+
+    def has_above(self, path: str, names: frozenset[str]) -> bool:
+        """Whether a file of one of some names lies beside a file or in a folder above it, below the root."""
+        if names not in self._folders:
+            files = (os.path.split(other) for other in (*self._paths, *self._configuration))
+            self._folders[names] = frozenset(folder for folder, name in files if name in names)
+        folder = os.path.dirname(path)  # noqa: PTH120
+        while folder not in self._folders[names]:
+            parent = os.path.dirname(folder)  # noqa: PTH120
+            if parent == folder:
+                return False
+            folder = parent
+        return True
 
     def _text(self, path: str) -> bytes:
         text = self._texts.get(path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.roles.program_files import is_script, is_superseded, reads_command_line
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -130,6 +131,11 @@ class Uses:
             return True
         if once(file.tree, "_is_plugged", lambda _: self._looks_plugged(file)):
             return True
+        if isinstance(node, ast.ClassDef):
+            if is_superseded(self.project, file, node) and not self._may_be_imported(file):
+                return True
+        elif once(file.tree, "_is_script", lambda _: self._looks_like_script(file)):
+            return True
         name = os.path.basename(file.path)  # noqa: PTH119
         copies = [path for path in self.project.mentions.naming(node.name) if os.path.basename(path) == name]  # noqa: PTH119
         others = (self.project.file(path) for path in copies if path != file.path)
@@ -185,13 +191,23 @@ class Uses:
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
-        if not _reads_command_line(file):
+        if _LOOKED_UP.search(file.source.text):
             return False
+        return reads_command_line(self.project, file) and not self._may_be_imported(file)
+
+    def _looks_like_script(self, file: IndexedFile) -> bool:
+        """Whether a file is run to call functions of its own, and no other imports it."""
+        if _finds_by_strings(file.source.text) or not is_script(self.project, file):
+            return False
+        return not self._may_be_imported(file)
+
+    def _may_be_imported(self, file: IndexedFile) -> bool:
+        """Whether another file imports a file, or cannot be asked."""
         stem = os.path.splitext(os.path.basename(file.path))[0]  # noqa: PTH122, PTH119
         others = [self.project.file(path) for path in self.project.mentions.naming(stem) if path != file.path]
-        return all(
-            other is not None
-            and not any(
+        return any(
+            other is None
+            or any(
                 self._is_namespace(node, other, file) or self._stars_of(node, other, file) is not None
                 for node in _imports_in(other)
             )
@@ -318,24 +334,6 @@ def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:
 
 def _finds_by_strings(text: str) -> bool:
     return _LOOKED_UP.search(text) is not None or _ASKED.search(text) is not None
-
-
-def _reads_command_line(file: IndexedFile) -> bool:
-    """Whether a file reads the command line in none of its functions, and looks nothing up by a string."""
-    text = file.source.text
-    if ("sys.argv" not in text and ".parse_args(" not in text) or _LOOKED_UP.search(text):
-        return False
-    pending: list[ast.stmt | ast.Module] = [file.tree]
-    for node in pending:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        inner = [part for block in blocks(node) for part in block]
-        pending += inner
-        if not inner and any(
-            part.attr in ("argv", "parse_args") for part in ast.walk(node) if isinstance(part, ast.Attribute)
-        ):
-            return True
-    return False
 
 
 def _imports_in(file: IndexedFile) -> list[ast.Import | ast.ImportFrom]:
