@@ -25,7 +25,7 @@ from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.engine.mode_conditions import is_tensor_class
 from modellint.source.facts.call_result_uses import HandedOn, compared_with, ends_in_python, only_for_a_loss
-from modellint.source.facts.execution_order import is_read_first
+from modellint.source.facts.execution_order import is_read_first, setting_flags
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
 from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
@@ -517,7 +517,18 @@ class Code:
         """Whether `forward` reads what an attribute of ``self`` was at the end of the last call."""
         functions = {_name(f): f.node for f in self.methods if not isinstance(f.node, ast.Lambda)}
         forward = functions.get("forward")
-        return forward is not None and is_read_first(attribute, forward, functions)
+        if forward is None or not is_read_first(attribute, forward, functions):
+            return False
+        return not any(self._is_given(name, value) for name, value in setting_flags(attribute, forward, functions))
+
+    def _is_given(self, name: str, value: bool) -> bool:
+        """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
+        from modellint.source.roles.module_calls import flag_given
+
+        forward = self._forward
+        return (
+            self.ref is not None and forward is not None and flag_given(self.project, self.ref, forward, name) is value
+        )
 
     def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions of the file that stand in no class."""
