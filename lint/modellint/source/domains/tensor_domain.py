@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import tensor_expressions, tensors
+from modellint.source.domains import asserted_sizes, tensor_expressions, tensors
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.parameter_kinds import shown_numbers, shown_tensors
@@ -188,6 +188,10 @@ class TensorDomain:
         if any(isinstance(part, Tensor) for part in alternatives(value)) and says_number(annotation):
             return Opaque()
         return None
+
+    def assumed(self, reader: Reader, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note that a condition is always true, or false: of the sizes and the rank that it asks for."""
+        asserted_sizes.assume(reader, test, held, frame)
 
     def is_given(self, arguments: Arguments) -> bool:
         """Whether a tensor is among arguments."""

@@ -125,8 +125,6 @@ def _is_of_an_argument(value: Tensor) -> bool:
 
 
 def _unpack_shape(reader: Reader, target: ast.Tuple | ast.List, value: Shape, frame: Frame) -> None:
-    if reader.reading and frame.file is reader.file:
-        reader.recorder.unpacked(target, value)
     starred = [at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
     tensor = value.tensor
     count = len(target.elts)
@@ -134,6 +132,8 @@ def _unpack_shape(reader: Reader, target: ast.Tuple | ast.List, value: Shape, fr
         ranked = tensor.layout.with_rank(count)
         if ranked is not None:
             tensor = _refine(reader, tensor, ranked, frame) if tensor.rank is None else tensor
+    if reader.reading and frame.file is reader.file:
+        reader.recorder.unpacked(target, Shape(tensor))
     for at, element in enumerate(target.elts):
         if isinstance(element, ast.Starred):
             reader.bind(element.value, Container("list", element, [NUMBER]), frame)
@@ -253,6 +253,12 @@ def _slice(reader: Reader, layout: Layout | None, at: int, part: ast.Slice, fram
     start, stop = int_of(lower) if lower is not None else 0, int_of(upper)
     if start is not None and stop is not None and 0 <= start < stop:
         return layout.narrowed(at, Dim.of(stop - start))
+    found = layout.size(at)
+    whole = found[1].value if found is not None else None
+    if whole is not None and start is not None and (upper is None or stop is not None):
+        length = len(range(whole)[start:stop])
+        if length > 1:
+            return layout.narrowed(at, Dim.of(length))
     # Whatever is left may have size 1: then its neighbours nest.
     return layout.narrowed(at) if at == 0 else tensors.forgotten(layout.narrowed(at))
 

@@ -145,6 +145,11 @@ class Tensor(Instance):
         axis = self.layout.size(dim) if self.layout is not None else None
         return axis is not None and is_fixed(axis[1])
 
+    def has_size_one(self, dim: int) -> bool:
+        """Whether a dimension is known to have one element."""
+        axis = self.layout.size(dim) if self.layout is not None else None
+        return axis is not None and axis[1] == ONE
+
     def unbatched(self) -> Tensor:
         """The same tensor, noted to be one of a batch."""
         self.batch = None if self.batch is None else False
@@ -707,7 +712,9 @@ def broadcast(layouts: Sequence[Layout | None]) -> Layout | None:
     for at in range(1, (widest.rank or 0) + 1):
         here = [layout.axes[-at].size for layout in known if (layout.rank or 0) >= at]
         others = {size for size in here if size != ONE}
-        sizes.insert(0, ONE if not others else next(iter(others)) if len(others) == 1 else here[0])
+        # A size that is a number is that of the result: the others are the same, or 1.
+        number = next((size for size in here if size.value is not None and size != ONE), here[0])
+        sizes.insert(0, ONE if not others else next(iter(others)) if len(others) == 1 else number)
     result = Layout.contiguous(sizes)
     return result if all(layout.is_contiguous for layout in known) else forgotten(result)
 

@@ -146,12 +146,12 @@ class Interpreter(Caller):
         names = [*node.args.posonlyargs, *node.args.args]
         if names and "staticmethod" not in kinds:
             arguments.append(ClassValue(self.cls) if "classmethod" in kinds and self.cls is not None else SELF)
-        self._calls = 0
+        self._calls = self.modes.branches = 0
         self.invoke(function, Arguments(arguments, [], {}), ast.Constant(None), frame, entry=True)
 
     def enter_call(self, function: Function, arguments: Arguments) -> None:
         """Read a function as one of its callers runs it."""
-        self._calls = 0
+        self._calls = self.modes.branches = 0
         self.invoke(function, arguments, ast.Constant(None), Frame(function.file))
 
     # Functions
@@ -553,6 +553,7 @@ class Interpreter(Caller):
         condition = modes.condition(node.test, frame, self.value)
         before = self._state(frame)
         after: list[State] = []
+        modes.branches += decided is None
         modes.enter(condition)
         modes.narrow(node.test, True, frame)
         if decided is not False and self._block(node.body, frame):
@@ -565,8 +566,10 @@ class Interpreter(Caller):
         if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         modes.leave(condition, early=leaves_early and not node.orelse)
+        modes.branches -= decided is None
         if leaves_early and not node.orelse and isinstance(node.body[-1], ast.Raise):
             self._allow(node, False, frame)
+            self._assume(node.test, False, frame)
         if self.reading and condition.captured is not None and 0 < reached < len(after):
             # What follows runs behind the branch that an export takes: `loss` is None where it is given no targets.
             after = after[:1] if condition.captured else after[1:]
@@ -589,6 +592,7 @@ class Interpreter(Caller):
         before = self._state(frame)
         outer_breaks, frame.breaks = frame.breaks, []
         frame.loops += 1
+        self.modes.branches += 1
         ends: list[State] = []
         # Reading every body twice is exponential in the nesting; the third level is read once.
         for _ in range(2 if frame.loops <= 2 else 1):
@@ -603,6 +607,7 @@ class Interpreter(Caller):
                 break
             self._join(ends, frame)
         frame.loops -= 1
+        self.modes.branches -= 1
         after = [*ends[:0], *frame.breaks]
         if ends:
             after.insert(0, (frame.locals, self.attributes))
@@ -637,6 +642,7 @@ class Interpreter(Caller):
     def _try(self, node: ast.Try, frame: Frame) -> bool:
         before = self._state(frame)
         after: list[State] = []
+        self.modes.branches += 1
         reached = self._block(node.body, frame)
         middle = self._state(frame)
         if reached and self._block(node.orelse, frame):
@@ -646,6 +652,7 @@ class Interpreter(Caller):
             frame.locals, self.attributes = copied(frame.locals), copied(self.attributes)
             if self._block(handler.body, frame):
                 after.append((frame.locals, self.attributes))
+        self.modes.branches -= 1
         if not after:
             self._restore(middle, frame)
             self._block(node.finalbody, frame)
@@ -670,6 +677,7 @@ class Interpreter(Caller):
         before = self._state(frame)
         after: list[State] = []
         complete = False
+        self.modes.branches += 1
         for case in node.cases:
             self._restore(before, frame)
             if case.guard is not None:
@@ -678,6 +686,7 @@ class Interpreter(Caller):
                 complete = True
             if self._block(case.body, frame):
                 after.append((frame.locals, self.attributes))
+        self.modes.branches -= 1
         if not complete:
             after.append(before)
         return self._join(after, frame)
@@ -709,6 +718,12 @@ class Interpreter(Caller):
         self.value(node.test, frame)
         self.modes.narrow(node.test, True, frame)
         self._allow(node, True, frame)
+        self._assume(node.test, True, frame)
+
+    def _assume(self, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note of what an assertion that nothing goes round says of sizes: whatever else an input is, it raises."""
+        if self.reading and not self.modes.branches and not any(self._exits):
+            self.domain.assumed(self, test, held, frame)
 
     def _allow(self, node: ast.If | ast.Assert, held: bool, frame: Frame) -> None:
         """Note which words an argument may be behind an assertion that `__init__`, or another method that is entered, always makes."""

@@ -299,6 +299,19 @@ class Code:
             return False
         return all(isinstance(symbol, tuple) or symbol in self._counted_symbols for symbol, _ in size[1].powers)
 
+    def is_fixed_by_operands(self, tensor: Tensor, dim: int) -> bool:
+        """Whether a sum or product is computed of a batch of known rank, of a dimension of which the code says the size.
+
+        Of what else it is computed of, no rank is known: it is taken to be no larger.
+        """
+        if tensor.rank is not None or not isinstance(tensor.node, ast.BinOp) or dim == 0:
+            return False
+        readings = self.flow.operations.get(tensor.node, ())
+        return bool(readings) and all(
+            any(all(_tells_size(part, dim) for part in alternatives(operand)) for operand in reading.operands)
+            for reading in readings
+        )
+
     @cached_property
     def _counted_symbols(self) -> frozenset[object]:
         from modellint.source.facts.list_lengths import counted_symbols
@@ -863,6 +876,17 @@ def _multiplied(left: Value, right: Value, of_matrices: bool) -> Iterator[tuple[
         if isinstance(part, Tensor) and part.node is not None:
             rank = 2 if of_matrices else part.rank
             yield part, (-1,) if rank is None else (-1, rank - 1)
+
+
+def _tells_size(value: Value, dim: int) -> bool:
+    """Whether a value is a tensor that may hold the batch, of known rank, and with more than one element in a dimension, as the code says."""
+    return (
+        isinstance(value, Tensor)
+        and bool(value.batch)
+        and value.rank is not None
+        and value.has_fixed_size(dim)
+        and not value.has_size_one(dim)
+    )
 
 
 def _is_open(size: Value) -> bool:
