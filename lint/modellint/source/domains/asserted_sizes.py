@@ -34,10 +34,10 @@ def _equate(reader: Reader, asked: ast.expr, wanted: ast.expr, frame: Frame) -> 
     owner = _ranked(asked)
     if owner is not None:
         rank = int_of(reader.value(wanted, frame))
-        for part in alternatives(reader.value(owner, frame)) if rank is not None and rank > 0 else ():
-            layout = part.layout.with_rank(rank) if isinstance(part, Tensor) and part.layout is not None else None
-            if isinstance(part, Tensor) and layout is not None and not part.registered:
-                part.layout = layout
+        if rank is not None and rank > 0:
+            for part in alternatives(reader.value(owner, frame)):
+                if isinstance(part, Tensor) and part.layout is not None and not part.registered:
+                    part.layout = part.layout.with_rank(rank) or part.layout
         return
     if not isinstance(asked, (ast.Name, ast.Subscript, ast.Call)):
         return

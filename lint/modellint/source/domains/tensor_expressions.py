@@ -253,8 +253,8 @@ def _slice(reader: Reader, layout: Layout | None, at: int, part: ast.Slice, fram
     start, stop = int_of(lower) if lower is not None else 0, int_of(upper)
     if start is not None and stop is not None and 0 <= start < stop:
         return layout.narrowed(at, Dim.of(stop - start))
-    found = layout.size(at)
-    whole = found[1].value if found is not None else None
+    size = layout.size(at)
+    whole = size[1].value if size is not None else None
     if whole is not None and start is not None and (upper is None or stop is not None):
         length = len(range(whole)[start:stop])
         if length > 1:

@@ -879,7 +879,7 @@ def _multiplied(left: Value, right: Value, of_matrices: bool) -> Iterator[tuple[
 
 
 def _tells_size(value: Value, dim: int) -> bool:
-    """Whether a value is a tensor that may hold the batch, of known rank, and with more than one element in a dimension, as the code says."""
+    """Whether a value is a tensor that may hold the batch, and the code says its rank and that a dimension has several elements."""
     return (
         isinstance(value, Tensor)
         and bool(value.batch)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.roles.failing_imports import cannot_be_imported
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -415,11 +416,13 @@ def _looks_keeping(project: Project, file: IndexedFile, function: _Function, dep
 
 
 def cannot_be_run(project: Project, ref: ClassRef) -> bool:
-    """Whether the own constructor or `forward` of a class always fails.
+    """Whether the own constructor or `forward` of a class always fails, or the import of its file.
 
     It asks for `xrange`, a `NameError` where the file binds that nowhere, for `range(n / 2)`, a `TypeError`, or, in a project that is
     read as a whole, for another name that nothing binds; or it builds a class of the project with arguments that this does not take.
     """
+    if cannot_be_imported(project, ref.file):
+        return True
     if vars(ref.node).get("_fails_by_tree"):
         project.touch_tree()
     return once(ref.node, "_cannot_be_run", lambda _: _fails(project, ref))
