@@ -80,6 +80,7 @@ def _refine(reader: Reader, old: Tensor, layout: Layout, frame: Frame) -> Tensor
         base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
     )  # fmt: skip
     new.told = old.told
+    old.refined = new
     for name, value in frame.locals.items():
         if value is old:
             _name(reader, name, new, frame)
@@ -125,6 +126,8 @@ def _is_of_an_argument(value: Tensor) -> bool:
 
 
 def _unpack_shape(reader: Reader, target: ast.Tuple | ast.List, value: Shape, frame: Frame) -> None:
+    if reader.reading and frame.file is reader.file:
+        reader.recorder.unpacked(target, value)
     starred = [at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
     tensor = value.tensor
     count = len(target.elts)
@@ -132,8 +135,6 @@ def _unpack_shape(reader: Reader, target: ast.Tuple | ast.List, value: Shape, fr
         ranked = tensor.layout.with_rank(count)
         if ranked is not None:
             tensor = _refine(reader, tensor, ranked, frame) if tensor.rank is None else tensor
-    if reader.reading and frame.file is reader.file:
-        reader.recorder.unpacked(target, Shape(tensor))
     for at, element in enumerate(target.elts):
         if isinstance(element, ast.Starred):
             reader.bind(element.value, Container("list", element, [NUMBER]), frame)

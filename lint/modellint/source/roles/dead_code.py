@@ -26,6 +26,7 @@ _MOST_FILES = 24
 """What more files than these name is in use."""
 _LOOKED_UP = re.compile(r"(?<![.\w])(?:globals|locals|vars|eval|exec)\(|\bsys\.modules\b|\w\.__dict__\[")
 """What finds names by strings."""
+_PACKAGING = ("setup.py", "setup.cfg", "pyproject.toml")
 _DEEPEST_DECORATOR = 2
 """How many functions hand a class on to each other."""
 _ASK = frozenset({"isinstance", "issubclass", "type", "super", "hasattr", "getattr", "callable"})
@@ -65,6 +66,11 @@ class Uses:
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
+
+    def may_be_installed(self) -> bool:
+        """Whether a project says how it is installed, so that others may use what it does not use itself."""
+        places = (os.path.join(self.project.root, name) for name in _PACKAGING)  # noqa: PTH118
+        return any(self.project.data(path) is not None for path in places)
 
     def _looks_unused(self, file: IndexedFile, node: Named) -> bool:
         if (
