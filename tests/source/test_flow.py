@@ -1027,3 +1027,29 @@ def test_a_size_that_an_assertion_fixes_is_no_length(forward: str) -> None:
 def test_a_size_that_an_assertion_leaves_open_is_a_length(forward: str) -> None:
     extra = "\ndef ask(self, x):\n    if x.shape[1] != 7:\n        raise ValueError(x.shape)\n    return x\n"
     assert codes(net(forward, "x, z", init="self.k = k", extra=extra), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("use", "found"),
+    [
+        ("for n in counts:\n    x = x * n", []),
+        ("for row in range(len(counts)):\n    for _ in range(len(counts[row])):\n        x = x * 2", []),
+        ("total = 0\nfor n in counts:\n    total += n\nif total > 3:\n    x = x * 2", []),
+        ("counts = counts.float()\nfor n in counts:\n    x = x * n", ["FLW004"]),
+        ("if counts.sum() > 3:\n    x = x * 2", ["FLW001"]),
+        ("for row in x:\n    counts.append(row)", ["FLW004"]),
+        ("for i in range(x.size(1)):\n    x = x + i", ["FLW004"]),
+    ],
+)
+def test_one_of_what_is_given_together_may_be_a_list(use: str, found: list[str]) -> None:
+    assert codes(net(f"x, counts = given\n{use}\nreturn x.relu()", "given"), "FLW001", "FLW004") == found
+    handed = f"\ndef run(self, given):\n    (x, counts) = given\n{textwrap.indent(use, '    ')}\n    return x.relu()\n"
+    assert codes(net("return self.run(given)", "given", extra=handed), "FLW001", "FLW004") == found
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["x.mul_(2)\nreturn y * 2", "x = x.view(-1)\nx.mul_(2)\nreturn y * 2", "x[0].mul_(2)\nreturn y * 2, y.relu()"],
+)
+def test_what_is_given_together_shares_no_memory(write: str) -> None:
+    assert codes(net(f"x, y = given\nx.relu()\ny.relu()\n{write}", "given"), "MUT001") == []

@@ -110,7 +110,13 @@ def unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: Fr
         # One for all of them, as they share no memory with each other. What stands in an element of what the caller gives, as
         # in `x, (height, width) = x[0], x[1]`, need not be tensors.
         part: Value = UNKNOWN if _is_of_an_argument(value) else element_of(value, target)
+        is_mixed = (
+            isinstance(part, Tensor) and value.origin == "argument" and value.base is None and not value.is_tensor
+        )
         for element in target.elts:
+            if is_mixed:
+                # Of what the caller gives together, one may be a tensor and another a list.
+                part = element_of(value, target)
             reader.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
         return True
     return False
