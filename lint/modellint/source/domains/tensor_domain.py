@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from modellint.source.engine.domain import Reader
 
 
+_MOST_ASSUMPTIONS = 256
+"""So many assertions of one reading are told to all variables that are around them."""
+
+
 class TensorDomain:
     """What one reading knows of tensors; the engine's ``Domain``."""
 
@@ -36,6 +40,7 @@ class TensorDomain:
     def __init__(self) -> None:
         self._parts: dict[tuple[Value, str], Tensor] = {}
         self._elements: dict[Value, Instance] = {}
+        self._assumptions = 0
 
     def copy(self) -> TensorDomain:
         """The same for a reading that goes on from where another is."""
@@ -191,7 +196,9 @@ class TensorDomain:
 
     def assumed(self, reader: Reader, test: ast.expr, held: bool, frame: Frame) -> None:
         """Take note that a condition is always true, or false: of the sizes and the rank that it asks for."""
-        asserted_sizes.assume(reader, test, held, frame)
+        self._assumptions += 1
+        if self._assumptions <= _MOST_ASSUMPTIONS:
+            asserted_sizes.assume(reader, test, held, frame)
 
     def is_given(self, arguments: Arguments) -> bool:
         """Whether a tensor is among arguments."""

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from modellint.source.syntax.ast_walk import of_kind, walk
+from modellint.source.syntax.ast_walk import of_kind, once, walk
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype", "device"})
 _DEEPEST = 6
+_MOST_FLAGS = 8
 
 
 def is_read_first(attribute: str, forward: _Function, methods: Mapping[str, _Function]) -> bool:
@@ -23,13 +24,18 @@ def is_read_first(attribute: str, forward: _Function, methods: Mapping[str, _Fun
 
 def setting_flags(attribute: str, forward: _Function, methods: Mapping[str, _Function]) -> Iterator[tuple[str, bool]]:
     """The parameters of `forward` that alone decide, by being true or false, that an attribute is set before it is read; with which."""
+    for name in once(forward, "_asked_parameters", _asked_parameters):
+        for value in (True, False):
+            if _Order(attribute, methods, {name: value}).block(forward.body) is False:
+                yield name, value
+
+
+def _asked_parameters(forward: _Function) -> list[str]:
+    """The parameters of a method that conditions of statements name, and that it does not bind anew; the first of them."""
     stored = {part.id for part in of_kind(forward, ast.Name) if not isinstance(part.ctx, ast.Load)}
     asked = {part.id for node in of_kind(forward, ast.If) for part in walk(node.test) if isinstance(part, ast.Name)}
-    for parameter in (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)[1:]:
-        if parameter.arg in asked and parameter.arg not in stored:
-            for value in (True, False):
-                if _Order(attribute, methods, {parameter.arg: value}).block(forward.body) is False:
-                    yield parameter.arg, value
+    parameters = (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)[1:]
+    return [part.arg for part in parameters if part.arg in asked and part.arg not in stored][:_MOST_FLAGS]
 
 
 class _Order:

@@ -38,13 +38,14 @@ def _misses(project: Project, file: IndexedFile, part: tuple[ast.ImportFrom, ast
     statement, alias = part
     bound = alias.asname or alias.name
     bindings = file.names.get(bound, ())
-    if len(bindings) != 1 or not isinstance(bindings[0], Imported):
+    if len(bindings) != 1 or not isinstance(bindings[0], Imported) or not alias.name.isascii():
         return False
     module = statement.module or ""
     path = project.find(module, statement.level, file.path)
     if path is None or path == file.path:
         return False
-    if re.search(rb"\b" + re.escape(alias.name.encode()) + rb"\b", project.data(path) or b"") is not None:
+    words = project.remembered(("words", path), lambda: frozenset(re.findall(rb"\w+", project.data(path) or b"")))
+    if alias.name.encode() in words:
         return False
     other = project.file(path)
     if other is None or other.stars or _DYNAMIC.search(other.source.text) is not None:

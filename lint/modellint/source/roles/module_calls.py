@@ -120,7 +120,8 @@ def flag_given(project: Project, ref: ClassRef, function: _Function, name: str) 
 
     Where an object goes is not always seen: what is True or False by default is so if nobody names the argument to change it.
     """
-    return _flag_given(_Calls(project), ref, function, name, 0)
+    key = "flag given", *ref.key, name
+    return project.remembered(key, lambda: _flag_given(_Calls(project), ref, function, name, 0))
 
 
 def _flag_given(calls: _Calls, ref: ClassRef, function: _Function, name: str, depth: int) -> bool | None:
