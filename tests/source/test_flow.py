@@ -986,3 +986,70 @@ def test_a_loop_over_what_the_module_keeps_need_not_hang_on_its_input(size: str,
 def test_what_stands_in_an_element_of_an_argument_need_not_be_tensors(taken: str, count: int) -> None:
     text = net(f"{taken}\nx = x.relu()\nif height > 0:\n    x = x * 2\nreturn x", "pair")
     assert len(codes(text, "FLW001")) == count
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if x.shape[1] != 7:\n    raise ValueError(x.shape)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "assert x.size(1) == 7\nreturn sum(x[:, i] for i in range(x.size(1)))",
+        "assert x.shape[1] == self.k\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "b, n, d = x.shape\nassert n == 7 and d > 3\nreturn sum(x[:, i] for i in range(n))",
+        "b, n, d = x.shape\nif d < 3 or 7 != n:\n    raise ValueError(n)\nreturn sum(x[:, i] for i in range(n))",
+        "if not x.shape[1] == 7:\n    raise ValueError(x.shape)\ny = x[:, 1:]\nreturn sum(y[:, i] for i in range(y.shape[1]))",
+        "if len(x.shape) != 3 or x.shape[1] != 7:\n    raise ValueError(x.shape)\ny = (x[:, 1:] - x[:, :-1]) * z\n"
+        "return sum(y[:, i] for i in range(y.shape[1]))",
+        "self.ask(x)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "assert len(x) == 3\nreturn sum(row * 2 for row in x)",
+    ],
+)
+def test_a_size_that_an_assertion_fixes_is_no_length(forward: str) -> None:
+    extra = "\ndef ask(self, x):\n    if x.shape[1] != 7:\n        raise ValueError(x.shape)\n"
+    assert codes(net(forward, "x, z", init="self.k = k", extra=extra), "FLW004") == []
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if x.shape[1] == 7:\n    raise ValueError(x.shape)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "if x.shape[1] != 7:\n    print(x.shape)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "if x.shape[1] != 7 and self.k:\n    raise ValueError(x.shape)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "if x.shape[2] != 7:\n    raise ValueError(x.shape)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "if self.k:\n    assert x.shape[1] == 7\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "if self.k:\n    return sum(x[:, i] for i in range(x.shape[1]))\nassert x.shape[1] == 7\nreturn x",
+        "y = self.ask(x) if self.k else x\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "for _ in range(self.k):\n    self.ask(x)\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "assert x.shape[1] == z.shape[1]\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+        "assert x.shape[1] == 7\nreturn sum(z[:, i] for i in range(z.shape[1]))",
+        "try:\n    assert x.shape[1] == 7\nexcept AssertionError:\n    pass\nreturn sum(x[:, i] for i in range(x.shape[1]))",
+    ],
+)
+def test_a_size_that_an_assertion_leaves_open_is_a_length(forward: str) -> None:
+    extra = "\ndef ask(self, x):\n    if x.shape[1] != 7:\n        raise ValueError(x.shape)\n    return x\n"
+    assert codes(net(forward, "x, z", init="self.k = k", extra=extra), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("use", "found"),
+    [
+        ("for n in counts:\n    x = x * n", []),
+        ("for row in range(len(counts)):\n    for _ in range(len(counts[row])):\n        x = x * 2", []),
+        ("total = 0\nfor n in counts:\n    total += n\nif total > 3:\n    x = x * 2", []),
+        ("counts = counts.float()\nfor n in counts:\n    x = x * n", ["FLW004"]),
+        ("if counts.sum() > 3:\n    x = x * 2", ["FLW001"]),
+        ("for row in x:\n    counts.append(row)", ["FLW004"]),
+        ("for i in range(x.size(1)):\n    x = x + i", ["FLW004"]),
+    ],
+)
+def test_one_of_what_is_given_together_may_be_a_list(use: str, found: list[str]) -> None:
+    assert codes(net(f"x, counts = given\n{use}\nreturn x.relu()", "given"), "FLW001", "FLW004") == found
+    handed = f"\ndef run(self, given):\n    (x, counts) = given\n{textwrap.indent(use, '    ')}\n    return x.relu()\n"
+    assert codes(net("return self.run(given)", "given", extra=handed), "FLW001", "FLW004") == found
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["x.mul_(2)\nreturn y * 2", "x = x.view(-1)\nx.mul_(2)\nreturn y * 2", "x[0].mul_(2)\nreturn y * 2, y.relu()"],
+)
+def test_what_is_given_together_shares_no_memory(write: str) -> None:
+    assert codes(net(f"x, y = given\nx.relu()\ny.relu()\n{write}", "given"), "MUT001") == []

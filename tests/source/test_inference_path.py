@@ -2456,3 +2456,122 @@ def test_a_variable_that_is_called_as_a_function_of_a_loss(
     )
     project(tmp_path, near=losses, tracker=tracker)
     assert severities(tmp_path, monkeypatch, "near.py", "NUM002") == [severity]
+
+
+SHARED = """
+class Window(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.window = torch.hann_window(width)
+
+    def forward(self, x):
+        return x * self.window
+
+
+def double(x):
+    return x * 2
+"""
+TAKEN = "from shared import double\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return double(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "installed", "severity"),
+    [
+        ("", "", "info"),
+        ("from shared import Window\n\nwindow = Window(8)\n", "", "warning"),
+        ("", "setup.py", "warning"),
+        ("", "pyproject.toml", "warning"),
+    ],
+)
+def test_a_plain_tensor_of_a_class_that_nobody_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, installed: str, severity: str
+) -> None:
+    project(tmp_path, shared=SHARED, net=TAKEN, use=use)
+    if installed:
+        (tmp_path / installed).write_text("", "utf-8")
+    assert severities(tmp_path, monkeypatch, "shared.py", "REG006") == [severity]
+
+
+ALIGNED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.far = Distance()
+
+    def forward(self, x, wanted=None):
+        if wanted is not None:
+            x = self.align(x, wanted)
+        return self.lin(x)
+
+    def align(self, x, wanted):
+        return self.far(x, wanted)
+
+    def {name}(self, x):
+        return {answer}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "severity"),
+    [
+        ("infer", "self.lin(x)", "info"),
+        ("infer", "self.lin(self.far(x, x))", "error"),
+        ("infer", "self.align(x, self.lin(x))", "error"),
+        ("infer", "self(x)", "error"),
+        ("describe", "self.lin(x)", "error"),
+    ],
+)
+def test_a_part_that_only_the_forward_of_training_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, answer: str, severity: str
+) -> None:
+    text = "from distance import Distance\n" + ALIGNED.format(name=name, answer=answer)
+    project(tmp_path, distance=DISTANCE, net=text)
+    assert severities(tmp_path, monkeypatch, "distance.py") == [severity]
+
+
+IMPORTING = """
+from distance import Distance
+{line}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sizes = {value}
+        self.far = Distance()
+
+    def forward(self, x):
+        return torch.cdist(x, self.far(x, x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "package", "severity"),
+    [
+        ("from sizes import SMALL", "SMALL", "LARGE = 3", "info"),
+        ("from sizes import LARGE, SMALL", "(LARGE, SMALL)", "# SMALLER\nLARGE = 3", "info"),
+        ("from .sizes import SMALL as sizes", "sizes", "", "info"),
+        ("from sizes import SMALL", "SMALL", "SMALL = 3", "error"),
+        ("from sizes import SMALL", "SMALL", "from .all import *", "error"),
+        ("from sizes import SMALL", "SMALL", "def __getattr__(name):\n    return 3", "error"),
+        ("from sizes import SMALL", "SMALL", "globals().update(A=3)", "error"),
+        ("from sizes import part", "part", "", "error"),
+        ("from sizes import _C", "_C.small", "", "error"),
+        ("from elsewhere import SMALL", "SMALL", "", "error"),
+        ("try:\n    from sizes import SMALL\nexcept ImportError:\n    SMALL = 3", "SMALL", "", "error"),
+    ],
+)
+def test_a_file_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str, package: str, severity: str
+) -> None:
+    project(
+        tmp_path,
+        distance=DISTANCE,
+        net=IMPORTING.format(line=line, value=value),
+        sizes__part="LARGE = 3",
+        sizes__all="SMALL = 3",
+    )
+    (tmp_path / "sizes" / "__init__.py").write_text(package + "\n", "utf-8")
+    assert severities(tmp_path, monkeypatch, "net.py") == [severity]
+    assert severities(tmp_path, monkeypatch, "distance.py") == [severity]

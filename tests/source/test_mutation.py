@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 
 import nets
 import pytest
+from click.testing import CliRunner
 
 import modellint
+from modellint.cli import cli
 from modellint.results.diagnostic import Severity
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
@@ -511,6 +514,78 @@ def test_a_state_that_a_call_may_find_is_found(forward: str) -> None:
     extra = "\ndef start(self, x):\n    self.h = x * 0\n\ndef step(self, x):\n    self.h = self.h + x.abs()\n"
     said = found(net(forward, init="self.h = None\nself.flag = flag", extra=extra))
     assert said == [("MUT006", Severity.WARNING)]
+
+
+STATE = """
+class Cell(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.rnn = nn.GRU(width, width, batch_first=True)
+        self.state = None
+
+    def clear(self, x):
+        self.state = x.new_zeros(1, x.shape[0], x.shape[2])
+
+    def forward(self, x, fresh={default}):
+        if {test}:
+            self.clear(x)
+        y, state = self.rnn(x, self.state)
+        self.state = state.detach()
+        return y
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = Cell(8)
+
+    def forget(self, x):
+        self.cell.clear(x)
+
+    def forward(self, x{more}):
+        return self.cell(x{given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "test", "more", "given", "use"),
+    [
+        ("False", "self.state is None or fresh", ", fresh=True", ", fresh", "net(x, fresh=True)"),
+        ("False", "fresh or self.state.shape[1] != len(x)", "", ", fresh=True", "net(x)"),
+        ("True", "self.state is None or fresh", "", "", "net(x)"),
+        ("False", "not fresh", "", "", "net(x)"),
+    ],
+)
+def test_a_state_that_a_flag_of_all_calls_begins_anew_is_clean(
+    default: str, test: str, more: str, given: str, use: str
+) -> None:
+    assert of_files(STATE.format(default=default, test=test, more=more, given=given), use) == []
+
+
+@pytest.mark.parametrize(
+    ("default", "test", "more", "given", "use"),
+    [
+        ("False", "self.state is None or fresh", ", fresh=True", ", fresh", "net(x, fresh=first)"),
+        ("False", "self.state is None or fresh", ", fresh=True", ", fresh", "net(x, False)"),
+        ("False", "self.state is None or fresh", ", fresh=False", ", fresh", "net(x)"),
+        ("True", "self.state is None or fresh", "", ", fresh=False", "net(x)"),
+        ("True", "self.state is None or fresh", "", ", **self.options", "net(x)"),
+        ("True", "self.state is None and fresh", "", "", "net(x)"),
+        ("True", "self.state is None or fresh", "", "", "net.cell(x, False)"),
+    ],
+)
+def test_a_state_that_a_call_may_go_on_with_is_found(default: str, test: str, more: str, given: str, use: str) -> None:
+    assert of_files(STATE.format(default=default, test=test, more=more, given=given), use) == ["MUT006"]
+
+
+def of_files(text: str, use: str) -> list[str]:
+    (Path.cwd() / ".git").mkdir()
+    Path("net.py").write_text(HEAD + text, "utf-8")
+    Path("run.py").write_text(
+        f"from net import Net\n\n\ndef run(x, first):\n    net = Net().eval()\n    return {use}\n", "utf-8"
+    )
+    arguments = ["check", "--output-format", "json", "--select", "MUT", "net.py"]
+    return [finding["code"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
 
 
 # Arguments

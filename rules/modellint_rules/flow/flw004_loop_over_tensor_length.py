@@ -74,7 +74,9 @@ class LoopOverTensorLength(Rule):
     There is no fix: operators on the whole tensor have to take the loop's place.
 
     ## Known limits
-    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, a tensor made of
+    A loop whose number of turns the code fixes, by a constant size, an assertion that nothing goes round
+    (`if x.shape[1] != 7: raise`; an operand of unknown rank is taken to widen no sum or product), a list
+    (`x = [f(part) for part in x]` too, a tensor made of
     one that a loop of fixed length has filled, and an argument that is one wherever the project calls the class), an axis that
     a pattern of `einops` binds (`rearrange(x, "b (u h) w -> b u h w", u=5)`) or a configuration value, or the weights of the
     layer or the product that takes what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are

@@ -95,7 +95,12 @@ def _is_ratio(code: Code, node: ast.BinOp) -> bool:
 
 def _has_one_size(code: Code, tensor: Tensor, dim: int) -> bool:
     """Whether the code or the weights of a layer that takes the tensor say how large a dimension is."""
-    return tensor.has_fixed_size(dim) or code.is_fixed_by_weights(tensor, dim) or code.is_fixed_by_lists(tensor, dim)
+    return (
+        tensor.has_fixed_size(dim)
+        or code.is_fixed_by_weights(tensor, dim)
+        or code.is_fixed_by_lists(tensor, dim)
+        or code.is_fixed_by_operands(tensor, dim)
+    )
 
 
 def _dimension(node: ast.Subscript | ast.Call) -> int | None:

@@ -78,8 +78,9 @@ class AttributeAssignedInForward(Rule):
 
     ## Known limits
     What is set before it is read is left alone, and so is what nothing in the class reads, or what does not depend on the
-    data, such as a table that is made anew for another size; and what a flag switches on, or a loss reads. Buffers are
-    MUT005's.
+    data, such as a table that is made anew for another size; and what a flag switches on, or a loss reads; and a state that an
+    argument of `forward` sets anew (`if self.h is None or fresh:`), where all calls in the project give it so, or leave a default
+    that does. Buffers are MUT005's.
 
     ## References
     - <https://apple.github.io/coremltools/docs-guides/source/stateful-models.html>

@@ -83,6 +83,7 @@ class TensorNotBuffer(Rule):
     moved, in its own place, as no parameter can be. A tensor that `forward` does not read is left alone where it is moved before it
     is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
     A constant that every method takes to where another tensor is, and to its type (`self.kernel.type_as(x)`), is for information.
+    A class that nothing in the project uses is for information, unless the project can be installed.
     A live check also sees what a run reads from elsewhere; it leaves containers alone that `forward` fills anew, and tensors with a
     graph.
 

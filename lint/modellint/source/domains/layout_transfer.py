@@ -125,7 +125,9 @@ def broadcast(layouts: Sequence[Layout | None]) -> Layout | None:
     for at in range(1, (widest.rank or 0) + 1):
         here = [layout.axes[-at].size for layout in known if (layout.rank or 0) >= at]
         others = {size for size in here if size != ONE}
-        sizes.insert(0, ONE if not others else next(iter(others)) if len(others) == 1 else here[0])
+        # A size that is a number is that of the result: the others are the same, or 1.
+        number = next((size for size in here if size.value is not None and size != ONE), here[0])
+        sizes.insert(0, ONE if not others else next(iter(others)) if len(others) == 1 else number)
     result = Layout.contiguous(sizes)
     return result if all(layout.is_contiguous for layout in known) else forgotten(result)
 

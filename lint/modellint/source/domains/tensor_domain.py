@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import tensor_expressions
+from modellint.source.domains import asserted_sizes, tensor_expressions
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_sets import BINARY, LIKE, MAKERS, REDUCTIONS, SAME, SHOWING, VIEWS, WITHOUT_GRAPH
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from modellint.source.engine.domain import Reader
 
 
+_MOST_ASSUMPTIONS = 256
+"""So many assertions of one reading are told to all variables that are around them."""
+
+
 class TensorDomain:
     """What one reading knows of tensors; the engine's ``Domain``."""
 
@@ -38,6 +42,7 @@ class TensorDomain:
     def __init__(self) -> None:
         self._parts: dict[tuple[Value, str], Tensor] = {}
         self._elements: dict[Value, Instance] = {}
+        self._assumptions = 0
 
     def copy(self) -> TensorDomain:
         """The same for a reading that goes on from where another is."""
@@ -190,6 +195,12 @@ class TensorDomain:
         if any(isinstance(part, Tensor) for part in alternatives(value)) and says_number(annotation):
             return Opaque()
         return None
+
+    def assumed(self, reader: Reader, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note that a condition is always true, or false: of the sizes and the rank that it asks for."""
+        self._assumptions += 1
+        if self._assumptions <= _MOST_ASSUMPTIONS:
+            asserted_sizes.assume(reader, test, held, frame)
 
     def is_given(self, arguments: Arguments) -> bool:
         """Whether a tensor is among arguments."""

@@ -80,6 +80,7 @@ def _refine(reader: Reader, old: Tensor, layout: Layout, frame: Frame) -> Tensor
         base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
     )  # fmt: skip
     new.told = old.told
+    old.refined = new
     for name, value in frame.locals.items():
         if value is old:
             _name(reader, name, new, frame)
@@ -109,7 +110,13 @@ def unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: Fr
         # One for all of them, as they share no memory with each other. What stands in an element of what the caller gives, as
         # in `x, (height, width) = x[0], x[1]`, need not be tensors.
         part: Value = UNKNOWN if _is_of_an_argument(value) else element_of(value, target)
+        is_mixed = (
+            isinstance(part, Tensor) and value.origin == "argument" and value.base is None and not value.is_tensor
+        )
         for element in target.elts:
+            if is_mixed:
+                # Of what the caller gives together, one may be a tensor and another a list.
+                part = element_of(value, target)
             reader.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
         return True
     return False
@@ -253,6 +260,12 @@ def _slice(reader: Reader, layout: Layout | None, at: int, part: ast.Slice, fram
     start, stop = int_of(lower) if lower is not None else 0, int_of(upper)
     if start is not None and stop is not None and 0 <= start < stop:
         return layout.narrowed(at, Dim.of(stop - start))
+    size = layout.size(at)
+    whole = size[1].value if size is not None else None
+    if whole is not None and start is not None and (upper is None or stop is not None):
+        length = len(range(whole)[start:stop])
+        if length > 1:
+            return layout.narrowed(at, Dim.of(length))
     # Whatever is left may have size 1: then its neighbours nest.
     return layout.narrowed(at) if at == 0 else forgotten(layout.narrowed(at))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.memory_layout import is_fixed
+from modellint.source.domains.memory_layout import ONE, is_fixed
 from modellint.source.engine.abstract_values import Instance, Value
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Tensor(Instance):
         "layout",
         "made_by",
         "origin",
+        "refined",
         "refused",
         "shown",
         "told",
@@ -83,6 +84,8 @@ class Tensor(Instance):
         self.refused = False
         self.batch = batch
         self.dim: Dim | None = None
+        self.refined: Tensor | None = None
+        """The same tensor from where on its rank is known."""
         self.told: dict[str, bool] | None = None
         """What rules found out about it, by the name of the question."""
         self._root: Tensor | None = None
@@ -139,7 +142,14 @@ class Tensor(Instance):
     def has_fixed_size(self, dim: int) -> bool:
         """Whether the size of a dimension is made of numbers that the code knows, or is given as numbers."""
         axis = self.layout.size(dim) if self.layout is not None else None
-        return axis is not None and is_fixed(axis[1])
+        if axis is not None and is_fixed(axis[1]):
+            return True
+        return self.refined is not None and self.refined.has_fixed_size(dim)
+
+    def has_size_one(self, dim: int) -> bool:
+        """Whether a dimension is known to have one element."""
+        axis = self.layout.size(dim) if self.layout is not None else None
+        return axis is not None and axis[1] == ONE
 
     def unbatched(self) -> Tensor:
         """The same tensor, noted to be one of a batch."""

@@ -49,6 +49,7 @@ def _if(reader: Inliner, node: ast.If, frame: Frame) -> bool:
     condition = modes.condition(node.test, frame, reader.value)
     before = _state(reader, frame)
     after: list[State] = []
+    modes.branches += decided is None
     modes.enter(condition)
     modes.narrow(node.test, True, frame)
     if decided is not False and reader.block(node.body, frame):
@@ -61,8 +62,10 @@ def _if(reader: Inliner, node: ast.If, frame: Frame) -> bool:
     if decided is not True and reader.block(node.orelse, frame):
         after.append((frame.locals, reader.attributes))
     modes.leave(condition, early=leaves_early and not node.orelse)
+    modes.branches -= decided is None
     if leaves_early and not node.orelse and isinstance(node.body[-1], ast.Raise):
         reader.allow(node, False, frame)
+        reader.assume(node.test, False, frame)
     if reader.reading and condition.captured is not None and 0 < reached < len(after):
         # What follows runs behind the branch that an export takes: `loss` is None where it is given no targets.
         after = after[:1] if condition.captured else after[1:]
@@ -88,6 +91,7 @@ def _loop(
     before = _state(reader, frame)
     outer_breaks, frame.breaks = frame.breaks, []
     frame.loops += 1
+    reader.modes.branches += 1
     ends: list[State] = []
     # Reading every body twice is exponential in the nesting; the third level is read once.
     for _ in range(2 if frame.loops <= 2 else 1):
@@ -102,6 +106,7 @@ def _loop(
             break
         _join(reader, ends, frame)
     frame.loops -= 1
+    reader.modes.branches -= 1
     after = [*ends[:0], *frame.breaks]
     if ends:
         after.insert(0, (frame.locals, reader.attributes))
@@ -141,6 +146,7 @@ def _raise(reader: Inliner, node: ast.Raise, frame: Frame) -> bool:
 def _try(reader: Inliner, node: ast.Try, frame: Frame) -> bool:
     before = _state(reader, frame)
     after: list[State] = []
+    reader.modes.branches += 1
     reached = reader.block(node.body, frame)
     middle = _state(reader, frame)
     if reached and reader.block(node.orelse, frame):
@@ -150,6 +156,7 @@ def _try(reader: Inliner, node: ast.Try, frame: Frame) -> bool:
         frame.locals, reader.attributes = copied(frame.locals), copied(reader.attributes)
         if reader.block(handler.body, frame):
             after.append((frame.locals, reader.attributes))
+    reader.modes.branches -= 1
     if not after:
         _restore(reader, middle, frame)
         reader.block(node.finalbody, frame)
@@ -176,6 +183,7 @@ def _match(reader: Inliner, node: ast.Match, frame: Frame) -> bool:
     before = _state(reader, frame)
     after: list[State] = []
     complete = False
+    reader.modes.branches += 1
     for case in node.cases:
         _restore(reader, before, frame)
         if case.guard is not None:
@@ -184,6 +192,7 @@ def _match(reader: Inliner, node: ast.Match, frame: Frame) -> bool:
             complete = True
         if reader.block(case.body, frame):
             after.append((frame.locals, reader.attributes))
+    reader.modes.branches -= 1
     if not complete:
         after.append(before)
     return _join(reader, after, frame)

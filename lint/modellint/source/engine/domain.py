@@ -110,6 +110,9 @@ class Domain(Protocol):
     def declared(self, annotation: ast.expr, value: Value) -> Value | None:
         """What a parameter with an annotation holds, where that is another value than the one that it is given."""
 
+    def assumed(self, reader: Reader, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note that a condition is always true, or false: what it is not for raises."""
+
     def is_given(self, arguments: Arguments) -> bool:
         """Whether a value of the domain is among arguments."""
 

@@ -342,7 +342,9 @@ class Evaluator(ABC):
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
         saved = self.copied_locals(frame)
         self._generators(node.generators, frame)
+        self.modes.branches += 1
         element = self.value(node.elt, frame)
+        self.modes.branches -= 1
         frame.locals = saved
         kind = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "iterator"}[type(node)]
         return Container(kind, node, [element])
@@ -351,8 +353,10 @@ class Evaluator(ABC):
         saved = self.copied_locals(frame)
         self._generators(node.generators, frame)
         container = Container("dict", node)
+        self.modes.branches += 1
         container.keys.append(self.value(node.key, frame))
         container.items.append(self.value(node.value, frame))
+        self.modes.branches -= 1
         frame.locals = saved
         return container
 
@@ -388,11 +392,13 @@ class Evaluator(ABC):
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
         self.ask(node, node.test, frame)
         condition = self.modes.condition(node.test, frame, self.value, statement=False)
+        self.modes.branches += 1
         self.modes.enter(condition)
         body = self._narrowed(node.body, node.test, True, frame)
         self.modes.turn(condition)
         other = self._narrowed(node.orelse, node.test, False, frame)
         self.modes.leave(condition)
+        self.modes.branches -= 1
         return union((body, other))
 
     def _narrowed(self, node: ast.expr, test: ast.expr, held: bool, frame: Frame) -> Value:

@@ -226,6 +226,11 @@ class Inliner(Assigner):
         if not self.reading and len(self._stack) == 1 and node in getattr(function, "body", ()):
             self.modes.allow(node.test, held, frame)
 
+    def assume(self, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note of what an assertion that nothing goes round says of sizes: whatever else an input is, it raises."""
+        if self.reading and not self.modes.branches and not any(self.exits):
+            self.domain.assumed(self, test, held, frame)
+
 
 def _followed(value: Value) -> bool:
     """Whether a value is, or holds, something whose fate we follow."""

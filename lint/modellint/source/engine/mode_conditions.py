@@ -86,6 +86,8 @@ class Modes:
         self.switches = 0
         self.unusual = 0
         self.unexported = 0
+        self.branches = 0
+        """How many branches and loops, which need not be run, are around what is read, in all functions that call each other."""
         self.functions: list[ast.AST] = []
         """Those that call each other, the innermost last."""
         self.decorated: tuple[Function, ...] = ()

@@ -80,12 +80,12 @@ class Interpreter(Inliner):
         names = [*node.args.posonlyargs, *node.args.args]
         if names and "staticmethod" not in kinds:
             arguments.append(ClassValue(self.cls) if "classmethod" in kinds and self.cls is not None else SELF)
-        self._calls = 0
+        self._calls = self.modes.branches = 0
         self.invoke(function, Arguments(arguments, [], {}), ast.Constant(None), frame, entry=True)
 
     def enter_call(self, function: Function, arguments: Arguments) -> None:
         """Read a function as one of its callers runs it."""
-        self._calls = 0
+        self._calls = self.modes.branches = 0
         self.invoke(function, arguments, ast.Constant(None), Frame(function.file))
 
     # Statements
@@ -138,6 +138,7 @@ class Interpreter(Inliner):
         self.value(node.test, frame)
         self.modes.narrow(node.test, True, frame)
         self.allow(node, True, frame)
+        self.assume(node.test, True, frame)
 
 
 Interpreter.runners = {

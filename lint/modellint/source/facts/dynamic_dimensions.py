@@ -70,6 +70,28 @@ def dims_of_weights(flow: Recorder) -> dict[ast.AST | None, set[int]]:
     return dims
 
 
+def is_sized_by_operands(tensor: Tensor, dim: int, flow: Recorder) -> bool:
+    """Whether a sum or product is computed of a batch of known rank, of a dimension of which the code says the size."""
+    if tensor.rank is not None or not isinstance(tensor.node, ast.BinOp) or dim == 0:
+        return False
+    readings = flow.operations.get(tensor.node, ())
+    return bool(readings) and all(
+        any(all(_tells_size(part, dim) for part in alternatives(operand)) for operand in reading.operands)
+        for reading in readings
+    )
+
+
+def _tells_size(value: Value, dim: int) -> bool:
+    """Whether a value is a tensor that may hold the batch, and the code says its rank and that a dimension has several elements."""
+    return (
+        isinstance(value, Tensor)
+        and bool(value.batch)
+        and value.rank is not None
+        and value.has_fixed_size(dim)
+        and not value.has_size_one(dim)
+    )
+
+
 def _times_weights(flow: Recorder) -> Iterator[tuple[Tensor, Sequence[int]]]:
     """The tensors that stand on the left of a product with a matrix of weights, each with its last dimension."""
     for readings in flow.calls.values():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
+
+from modellint.source.syntax.ast_walk import of_kind, once, walk
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype", "device"})
 _DEEPEST = 6
+_MOST_FLAGS = 8
 
 
 def is_read_first(attribute: str, forward: _Function, methods: Mapping[str, _Function]) -> bool:
@@ -19,15 +22,33 @@ def is_read_first(attribute: str, forward: _Function, methods: Mapping[str, _Fun
     return _Order(attribute, methods).block(forward.body) is True
 
 
+def setting_flags(attribute: str, forward: _Function, methods: Mapping[str, _Function]) -> Iterator[tuple[str, bool]]:
+    """The parameters of `forward` that alone decide, by being true or false, that an attribute is set before it is read; with which."""
+    for name in once(forward, "_asked_parameters", _asked_parameters):
+        for value in (True, False):
+            if _Order(attribute, methods, {name: value}).block(forward.body) is False:
+                yield name, value
+
+
+def _asked_parameters(forward: _Function) -> list[str]:
+    """The parameters of a method that conditions of statements name, and that it does not bind anew; the first of them."""
+    stored = {part.id for part in of_kind(forward, ast.Name) if not isinstance(part.ctx, ast.Load)}
+    asked = {part.id for node in of_kind(forward, ast.If) for part in walk(node.test) if isinstance(part, ast.Name)}
+    parameters = (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)[1:]
+    return [part.arg for part in parameters if part.arg in asked and part.arg not in stored][:_MOST_FLAGS]
+
+
 class _Order:
     """One attribute. Every method tells whether a piece of code first reads it (True), first sets it (False), or may do neither."""
 
-    def __init__(self, attribute: str, methods: Mapping[str, _Function]) -> None:
+    def __init__(
+        self, attribute: str, methods: Mapping[str, _Function], flags: Mapping[str, object] | None = None
+    ) -> None:
         self.attribute = attribute
         self.methods = methods
         self.running: list[_Function] = []
-        self.flags: list[dict[str, object]] = [{}]
-        """What the parameters of every method that runs are, where the call leaves them at their defaults."""
+        self.flags: list[Mapping[str, object]] = [flags or {}]
+        """What the parameters of every method that runs are, where the call leaves them at their defaults; those of `forward` first."""
 
     def block(self, statements: Iterable[ast.stmt]) -> bool | None:
         for statement in statements:
@@ -50,7 +71,9 @@ class _Order:
                     return True if self.is_it(target) else self.expression(target)
                 return found
             case ast.If(test=test, body=body, orelse=other):
-                found, held = self.expression(test), self.flag(test)
+                held = self.flag(test)
+                # What a test reads is of no account where a flag alone decides it.
+                found = self.expression(test) if held is None or self.runs_methods(test) else None
                 if found is None and held is not None:
                     return self.block(body if held else other)
                 return self.either(body, other) if found is None else found
@@ -119,9 +142,20 @@ class _Order:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 held = self.flag(operand)
                 return None if held is None else not held
+            case ast.BoolOp(op=op, values=values):
+                deciding = isinstance(op, ast.Or)
+                parts = [self.flag(value) for value in values]
+                return deciding if deciding in parts else None if None in parts else not deciding
             case ast.Name(id=name) if name in self.flags[-1]:
                 return bool(self.flags[-1][name])
         return None
+
+    def runs_methods(self, node: ast.expr) -> bool:
+        """Whether an expression calls methods of the class, which may set the attribute."""
+        return any(
+            isinstance(part, ast.Attribute) and part.attr in self.methods and _is_self(part.value)
+            for part in walk(node)
+        )
 
     def is_it(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Attribute) and node.attr == self.attribute and _is_self(node.value)

@@ -18,7 +18,7 @@ from modellint.source.facts.call_graph import CallGraph, functions_of, name_of, 
 from modellint.source.facts.call_result_uses import HandedOn, compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.default_arguments import ConstructorDefaults
 from modellint.source.facts.demand_driven_reading import DemandDrivenReading
-from modellint.source.facts.dynamic_dimensions import dims_of_weights, tensors_sized_by
+from modellint.source.facts.dynamic_dimensions import dims_of_weights, is_sized_by_operands, tensors_sized_by
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
 from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
@@ -212,6 +212,13 @@ class Code:
             return False
         return all(isinstance(symbol, tuple) or symbol in self._counted_symbols for symbol, _ in size[1].powers)
 
+    def is_fixed_by_operands(self, tensor: Tensor, dim: int) -> bool:
+        """Whether a sum or product is computed of a batch of known rank, of a dimension of which the code says the size.
+
+        Of what else it is computed of, no rank is known: it is taken to be no larger.
+        """
+        return is_sized_by_operands(tensor, dim, self.flow)
+
     @cached_property
     def _counted_symbols(self) -> frozenset[object]:
         from modellint.source.facts.list_lengths import counted_symbols
@@ -289,7 +296,18 @@ class Code:
 
     def is_read_first(self, attribute: str) -> bool:
         """Whether `forward` reads what an attribute of ``self`` was at the end of the last call."""
-        return self._reads.is_read_first(attribute)
+        if not self._reads.is_read_first(attribute):
+            return False
+        return not any(self._is_given(name, value) for name, value in self._reads.setting_flags(attribute))
+
+    def _is_given(self, name: str, value: bool) -> bool:
+        """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
+        from modellint.source.roles.module_calls import flag_given
+
+        forward = self._forward
+        return (
+            self.ref is not None and forward is not None and flag_given(self.project, self.ref, forward, name) is value
+        )
 
     def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions of the file that stand in no class."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.program_files import is_script, is_superseded, reads_command_line
+from modellint.source.roles.failing_imports import cannot_be_imported
+from modellint.source.roles.program_files import PACKAGING, is_script, is_superseded, reads_command_line
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -65,6 +66,11 @@ class Uses:
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
+
+    def may_be_installed(self) -> bool:
+        """Whether a project says how it is installed, so that others may use what it does not use itself."""
+        places = (os.path.join(self.project.root, name) for name in sorted(PACKAGING))  # noqa: PTH118
+        return any(self.project.data(path) is not None for path in places)
 
     def _looks_unused(self, file: IndexedFile, node: Named) -> bool:
         if (
@@ -413,11 +419,13 @@ def _looks_keeping(project: Project, file: IndexedFile, function: _Function, dep
 
 
 def cannot_be_run(project: Project, ref: ClassRef) -> bool:
-    """Whether the own constructor or `forward` of a class always fails.
+    """Whether the own constructor or `forward` of a class always fails, or the import of its file.
 
     It asks for `xrange`, a `NameError` where the file binds that nowhere, for `range(n / 2)`, a `TypeError`, or, in a project that is
     read as a whole, for another name that nothing binds; or it builds a class of the project with arguments that this does not take.
     """
+    if cannot_be_imported(project, ref.file):
+        return True
     if vars(ref.node).get("_fails_by_tree"):
         project.touch_tree()
     return once(ref.node, "_cannot_be_run", lambda _: _fails(project, ref))

@@ -170,6 +170,9 @@ class _Paths:
                 return True
             if ref is None:
                 return False
+            # That a module in a plain list is trained by nobody is worth an error wherever it stands; a tensor that stays behind is not.
+            if rule.code == "REG006" and not self.uses.may_be_installed() and self._is_unused(finding, file, ref):
+                return True
             around = _around(file.tree, finding.span.row) if finding.span is not None else []
             if len(around) == 2 and isinstance(around[0], ast.ClassDef) and finding.span is not None:
                 owner = ClassRef(file, around[0])
@@ -310,14 +313,18 @@ class _Paths:
             return True
         return self._class_is_off(ref, depth)
 
+    @staticmethod
+    def _forward_trains(cls: UnreadClass) -> bool:
+        """Whether the `forward` of a class is there to train it, as another method answers, or it gives losses back."""
+
+        def look(_: ast.ClassDef) -> bool:
+            return gives_losses(cls) or is_told_answers(cls) or infers_elsewhere(cls)
+
+        return once(cls.ref.node, "_forward_trains", look)
+
     def _method_is_off(self, cls: UnreadClass, function: _Function) -> bool:
         """Whether what runs a method of a class is for training alone, as far as the class tells."""
-        trains = once(
-            cls.ref.node,
-            "_forward_trains",
-            lambda _: gives_losses(cls) or is_told_answers(cls) or infers_elsewhere(cls),
-        )
-        own = methods_of_forward(cls.methods) if trains else ()
+        own = methods_of_forward(cls.methods) if self._forward_trains(cls) else ()
         if function.name in own:
             return True
         if function.name in ("__init__", "forward"):
@@ -501,7 +508,7 @@ class _Paths:
                 other = UnreadClass(self.project, user)
                 if held is not None and (
                     held in attributes_of_training(other.methods)
-                    or (gives_losses(other) and held in attributes_of_forward(other.methods))
+                    or (self._forward_trains(other) and held in attributes_of_forward(other.methods))
                 ):
                     return True
                 if self._place_is_off(user, mention.function, depth + 1):

@@ -103,11 +103,80 @@ def _hands_on_only(tree: ast.Module, name: str, argument: _Optional) -> bool:
         part.arg == name and not _is_default(part.value, name, argument.default) for part in of_kind(tree, ast.keyword)
     ):
         return False
+    return not _is_placed(tree, argument)
+
+
+def _is_placed(tree: ast.Module, argument: _Optional) -> bool:
+    """Whether a call in a file gives, in the place of an argument, the opposite of its default."""
     place = argument.place
     if place is None:
-        return True
+        return False
     placed = (call.args[place] for call in of_kind(tree, ast.Call) if len(call.args) > place)
-    return not any(isinstance(part, ast.Constant) and part.value is True for part in placed)
+    return any(isinstance(part, ast.Constant) and part.value is (not argument.default) for part in placed)
+
+
+def flag_given(project: Project, ref: ClassRef, function: _Function, name: str) -> bool | None:
+    """What all calls of a `forward` in the project give for a flag, True or False; None where that is not known, or not one of both.
+
+    Where an object goes is not always seen: what is True or False by default is so if nobody names the argument to change it.
+    """
+    key = "flag given", *ref.key, name
+    return project.remembered(key, lambda: _flag_given(_Calls(project), ref, function, name, 0))
+
+
+def _flag_given(calls: _Calls, ref: ClassRef, function: _Function, name: str, depth: int) -> bool | None:
+    placed = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    place = placed.index(name) - 1 if name in placed else None
+    if function.name != "forward" or function.decorator_list or depth > _DEEPEST:
+        return None
+    if place is None and all(argument.arg != name for argument in function.args.kwonlyargs):
+        return None
+    default = _default_of(function, name)
+    sites = None if ref.within or ref.node.decorator_list else calls.sites(ref)
+    if not sites:
+        match default:
+            case ast.Constant(value=bool() as flag):
+                return flag if _is_left_as_it_is(calls.project, ref, name, _Optional(place, flag)) else None
+        return None
+    given: set[bool | None] = set()
+    for site in sites:
+        if site.function is not None and is_training_hook(site.function):
+            continue
+        value = None if _is_spread(site.call) else _value_of(site.call, name, place) or default
+        match value:
+            case ast.Constant(value=bool() as constant):
+                given.add(constant)
+            case ast.Name(id=passed) if site.owner is not None and site.function is not None:
+                is_bound = _is_bound_before(site.function, passed, site.call.lineno)
+                given.add(None if is_bound else _flag_given(calls, site.owner, site.function, passed, depth + 1))
+            case _:
+                return None
+    return given.pop() if len(given) == 1 else None
+
+
+def _is_left_as_it_is(project: Project, ref: ClassRef, name: str, argument: _Optional) -> bool:
+    """Whether nobody gives another value for an argument, by its name, or by its place where the class or what holds it is named."""
+    if not _is_handed_on_only(project, name, argument):
+        return False
+    words = [ref.node.name]
+    paths: dict[str, None] = {}
+    for word in words:
+        paths |= dict.fromkeys(project.mentions.naming(word))
+        if len(paths) > _MOST_FILES:
+            return False
+        files = [project.file(path) for path in paths if not path.endswith(".ipynb")]
+        if len(files) < len(paths):
+            return False
+        for file in files if word is ref.node.name else ():
+            words += _attributes_made_by(file, word) if file is not None else ()
+    return not any(file is None or _is_placed(file.tree, argument) for file in map(project.file, paths))
+
+
+def _attributes_made_by(file: IndexedFile, name: str) -> Iterator[str]:
+    """The attributes that statements of a file bind to what is made with a name."""
+    for mention in mentions_in(file, name):
+        if isinstance(mention.statement, ast.Assign):
+            yield from (target.attr for target in mention.statement.targets if isinstance(target, ast.Attribute))
 
 
 def _is_default(value: ast.expr, name: str, default: bool | None) -> bool:
@@ -567,6 +636,8 @@ class _Calls:
             )
             if file is None:
                 return None
+            if file is not owner.file and is_in_tests(self.project, file):
+                continue
             for cls in file.tree.body:
                 if not isinstance(cls, ast.ClassDef) or cls is owner.node:
                     continue
@@ -586,6 +657,9 @@ class _Calls:
                 if part.attr != attribute or not isinstance(part.ctx, ast.Load):
                     continue
                 around = parents.get(part)
+                if _is_of_self(part) and isinstance(around, ast.Attribute) and around.attr not in _RUNNING:
+                    # What its own methods run, they are asked for.
+                    continue
                 if not (_is_of_self(part) and isinstance(around, ast.Call) and around.func is part):
                     return None
                 sites.append(_Site(around, function, owner))

@@ -21,7 +21,7 @@ _MOST_FILES = 24
 """What more files than these name is in use."""
 _COMMAND_LINE = frozenset({"argv", "parse_args", "parse_known_args"})
 """Attributes that hold or read the command line."""
-_PACKAGING = frozenset({"setup.py", "setup.cfg", "pyproject.toml"})
+PACKAGING = frozenset({"setup.py", "setup.cfg", "pyproject.toml"})
 """Files by which what lies beside them, or below, is installed."""
 
 
@@ -69,7 +69,7 @@ def is_script(project: Project, file: IndexedFile) -> bool:
     if not any(_calls_its_own(file, statement) for statement in file.tree.body):
         return False
     project.touch_tree()
-    return len(project.mentions.naming("import")) > 1 and not project.mentions.has_above(file.path, _PACKAGING)
+    return len(project.mentions.naming("import")) > 1 and not project.mentions.has_above(file.path, PACKAGING)
 
 
 def _calls_its_own(file: IndexedFile, statement: ast.stmt) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.source.facts.call_graph import name_of
-from modellint.source.facts.execution_order import is_read_first
+from modellint.source.facts.execution_order import is_read_first, setting_flags
 from modellint.source.syntax.ast_walk import walk
 from modellint.source.syntax.computed_names import HOLE, is_numbered, name_pattern
 
@@ -79,9 +79,19 @@ class AttributeReads:
 
     def is_read_first(self, attribute: str) -> bool:
         """Whether `forward` reads what an attribute of ``self`` was at the end of the last call."""
-        functions = {name_of(f): f.node for f in self._methods if not isinstance(f.node, ast.Lambda)}
+        functions = self._functions
         forward = functions.get("forward")
         return forward is not None and is_read_first(attribute, forward, functions)
+
+    def setting_flags(self, attribute: str) -> Iterator[tuple[str, bool]]:
+        """The parameters of `forward` that alone decide that it sets an attribute before it reads it, each with the truth value that does."""
+        functions = self._functions
+        forward = functions.get("forward")
+        return setting_flags(attribute, forward, functions) if forward is not None else iter(())
+
+    @cached_property
+    def _functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        return {name_of(f): f.node for f in self._methods if not isinstance(f.node, ast.Lambda)}
 
     @cached_property
     def _reads(self) -> dict[str, list[ast.AST]]:
