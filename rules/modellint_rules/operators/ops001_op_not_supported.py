@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Const, Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
+from modellint.authoring import Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
 from modellint_rules.operators.api_calls import (
     calls_in_forward,
     shown,
@@ -132,23 +132,28 @@ class OpNotSupported(Rule):
 
         version = code.destination.coremltools
 
-        def lacking(use: Use) -> OperatorSupport | None:
+        def lacking(use: Use) -> _Lack | None:
             kind = of_package(use.name)
             if kind is not None:
-                return OperatorSupport(use.name, kind, False, False, False, None, 15)
+                return _Lack(OperatorSupport(use.name, kind, False, False, False, None, 15))
             row = coreml.operator(OF_INITIALISERS.get(use.name, use.name), version)
             if row is not None and use.name in OF_INITIALISERS:
                 row = row._replace(name=use.name)
-            if row is not None and row.kind == "aten::adaptive_avg_pool3d":
-                mean = coreml.operator(_MEAN, version)
-                row = row._replace(core=mean is not None and mean.core and _may_give_one(use))
-            return row if row is not None and not (row.trace and row.exported) else None
+            if row is None or (row.trace and row.exported):
+                return None
+            where = _BY_INDEX if row.name.rpartition(".")[2].rstrip("_") in _INDEXED else ""
+            if row.kind == "aten::adaptive_avg_pool3d":
+                mean, leaves_one = coreml.operator(_MEAN, version), _leaves_one(use)
+                row = row._replace(core=mean is not None and mean.core and leaves_one is not False)
+                return _Lack(row, "" if leaves_one else _ONE, leaves_one is not False)
+            return _Lack(row, where)
 
-        for call, rows, aside in calls_in_forward(code, lacking):
-            row = next((row for row in rows if row.converts), rows[0])
+        for call, lacks, aside in calls_in_forward(code, lacking):
+            lack = min(lacks, key=lambda lack: (not lack.row.converts, not lack.where))
+            row = lack.row
             severity = Severity.INFO if aside else Severity.WARNING if row.converts else Severity.ERROR
             claim = (
-                f"`{shown(row.name)}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for "
+                f"`{shown(row.name)}` {_failure(row, lack.where)}: coremltools {coreml.shown(version)} has no converter for "
                 f"`{row.kind}`{_supplied(row.kind)}"
             )
             weighed = unless_unread(code, call, row.kind, severity, claim)
@@ -161,7 +166,7 @@ class OpNotSupported(Rule):
                 claim,
                 severity=severity,
                 statement=call.statement,
-                advice=_advice(row),
+                advice=_MEAN_ADVICE if lack.is_mean else _advice(row),
                 operator=row.kind,
             )
         yield from self._transposed(code)
@@ -219,35 +224,52 @@ _OTHER = "Write it in operators that convert: a check of the model tells whether
 """Advice for a destination whose operators no table knows."""
 
 
-def _failure(row: OperatorSupport) -> str:
+class _Lack(NamedTuple):
+    """A use that some route has no converter for."""
+
+    row: OperatorSupport
+    where: str = ""
+    """Which of its uses convert with core ATen decompositions, where not all do that look like it."""
+    is_mean: bool = False
+    """Whether it is a pooling that may be a mean."""
+
+    @property
+    def kind(self) -> str:
+        """The operator that the front end looks up."""
+        return self.row.kind
+
+
+def _failure(row: OperatorSupport, where: str = "") -> str:
     if not row.converts:
         return "does not convert"
     if row.trace:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    rows = (
-        " for the first dimension or a single index, and"
-        if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX
-        else ""
-    )
-    return f"converts only{rows} from `torch.export` with core ATen decompositions"
+    return f"converts only{where and f' {where}, and'} from `torch.export` with core ATen decompositions"
 
 
-_BY_INDEX = frozenset({"index_copy", "index_fill", "index_add"})
+_INDEXED = frozenset({"index_copy", "index_fill", "index_add"})
 """What is decomposed to an assignment by a tensor of indices: of another dimension coremltools refuses it, but for a single index."""
-
-
+_BY_INDEX = "for the first dimension or a single index"
 _MEAN = "torch.nn.functional.adaptive_avg_pool3d"
 """What core ATen decompositions make a mean of where it leaves one element, as it did where the table was measured, and else keep."""
+_ONE = "where it leaves one element of each channel"
+_MEAN_ADVICE = (
+    "Write a mean over the dimensions of which one element is left: `x.mean((-3, -2, -1), keepdim=True)` for a size of 1, "
+    "`x.mean((-2, -1), keepdim=True)` for `(None, 1, 1)`; it may round differently"
+)
+"""Both converted by each route, with coremltools 9.0."""
 
 
-def _may_give_one(use: Use) -> bool:
-    """Whether a pooling may leave one element of each channel, as far as its sizes are written."""
+def _leaves_one(use: Use) -> bool | None:
+    """Whether a pooling leaves one element of each channel, as far as its sizes are written; None stands for the size of the input."""
     size = use.arguments.get(0 if use.name.rpartition(".")[2][:1].isupper() else 1, "output_size")
     sizes = size.items if isinstance(size, Container) and size.exact else [size]
-    numbers = [part.value if isinstance(part, Const) else part.integer or 1 for part in sizes if part is not None]
-    return all(number == 1 for number in numbers)
+    numbers = [None if part is None else part.integer for part in sizes]
+    if any(number is not None and number != 1 for number in numbers):
+        return False
+    return None if None in numbers else True
 
 
 def _supplied(operator: str) -> str:
