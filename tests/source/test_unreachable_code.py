@@ -370,3 +370,72 @@ class Scale(nn.Module):
 )
 def test_a_module_that_no_model_holds(tmp_path: Path, use: str, severity: str) -> None:
     assert of_project(tmp_path, f"{SCALED}\n\ndef use(image):\n    {use}\n") == [severity]
+
+
+MIXED = """
+class Mix(nn.Module):
+    def __init__(self, size, weight=None):
+        super().__init__()
+        {binds}
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        if {test}:
+            x[..., 0] = 1
+        return x * self.weight
+
+
+class Wide(Mix):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Net(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.mix = {built}
+
+    def forward(self, x):
+        return self.mix(x)
+"""
+REPLACED = "self.weight = weight\n        if self.weight is None:\n            self.weight = torch.zeros({sizes})"
+
+
+@pytest.mark.parametrize(
+    ("binds", "test", "built", "severity"),
+    [
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Mix(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Wide(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.ndim == 2", "Mix(8, None)", "info"),
+        (REPLACED.format(sizes="(3, 1)"), "len(self.weight.shape) < 2", "Mix(8)", "info"),
+        ("self.weight = torch.ones(1) if weight is None else weight", "self.weight.dim() > 1", "Mix(8)", "info"),
+        ("self.weight = weight if weight is not None else torch.ones(1)", "self.weight.dim() > 1", "Mix(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 0", "Mix(8)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Mix(8, weight)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Wide(8, weight)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "nn.Identity()", "error"),
+        (REPLACED.format(sizes="size"), "self.weight.dim() > 1", "Mix(8)", "error"),
+        (
+            REPLACED.format(sizes="1") + "\n        self.weight = self.weight.expand(4, 4)",
+            "self.weight.dim() > 1",
+            "Mix(8)",
+            "error",
+        ),
+        (
+            "weight = torch.ones(1) if size else weight\n        self.weight = weight",
+            "self.weight.dim() > 1",
+            "Mix(8)",
+            "error",
+        ),
+    ],
+)
+def test_the_rank_of_what_stands_for_an_argument_that_nobody_gives(
+    tmp_path: Path, binds: str, test: str, built: str, severity: str
+) -> None:
+    assert of_project(tmp_path, MIXED.format(binds=binds, test=test, built=built)) == [severity]
+
+
+def test_the_rank_of_an_attribute_that_others_write(tmp_path: Path) -> None:
+    text = MIXED.format(binds=REPLACED.format(sizes="1"), test="self.weight.dim() > 1", built="Mix(8)")
+    written = "from net import Net\n\nmodel = Net(None)\nmodel.mix.weight = torch.ones(2, 2)\n"
+    assert of_project(tmp_path, text, other=written) == ["error"]
