@@ -439,3 +439,80 @@ def test_the_rank_of_an_attribute_that_others_write(tmp_path: Path) -> None:
     text = MIXED.format(binds=REPLACED.format(sizes="1"), test="self.weight.dim() > 1", built="Mix(8)")
     written = "from net import Net\n\nmodel = Net(None)\nmodel.mix.weight = torch.ones(2, 2)\n"
     assert of_project(tmp_path, text, other=written) == ["error"]
+
+
+GATHERED = """
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def gathered(x):
+    parts = [torch.ones_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return torch.cat(parts)
+
+
+def reduced(x):
+    if not dist.is_initialized():
+        return x
+    dist.all_reduce(x)
+    return x
+
+
+def chosen(x):
+    return dist.all_reduce(x) if dist.is_initialized() else x
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        dist.all_reduce(x)
+        return x
+
+
+class Net(nn.Module):
+    @torch.no_grad()
+    def join(self, x, join=True, whole=False):
+        if join:
+            x = gathered(x)
+        if whole:
+            return self.share(x)
+        return torch.cdist(x, x)
+
+    def share(self, x):
+        return gathered(x)
+
+    def forward(self, x):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("x = gathered(x)\n        return torch.cdist(x, x)", "info"),
+        ("x = self.share(x)\n        return torch.cdist(x, x)", "info"),
+        ("x = Gather.apply(x)\n        return torch.cdist(x, x)", "info"),
+        ("with torch.no_grad():\n            y = self.share(x)\n        return torch.cdist(x, y)", "info"),
+        ("y = torch.cdist(x, x)\n        return y, gathered(x)", "info"),
+        ("return self.join(x)", "info"),
+        ("return self.join(x, join=False)", "error"),
+        ("return self.join(x, join=len(x) > 2)", "error"),
+        ("x = reduced(x)\n        return torch.cdist(x, x)", "error"),
+        ("x = chosen(x)\n        return torch.cdist(x, x)", "error"),
+        ("if len(x) > 2:\n            x = self.share(x)\n        return torch.cdist(x, x)", "error"),
+    ],
+)
+def test_what_comes_with_a_function_that_exchanges_tensors(tmp_path: Path, body: str, severity: str) -> None:
+    text = GATHERED.format(body=body)
+    if "join(" not in body:
+        text = text.replace("return torch.cdist(x, x)\n\n    def share", "return x\n\n    def share")
+    assert of_project(tmp_path, text, "OPS001") == [severity]
+
+
+@pytest.mark.parametrize(("method", "severity"), [("share", "error"), ("other", "info")])
+def test_a_class_that_derives_may_exchange_nothing(tmp_path: Path, method: str, severity: str) -> None:
+    text = GATHERED.format(body="x = self.share(x)\n        return torch.cdist(x, x)")
+    text = text.replace("return torch.cdist(x, x)\n\n    def share", "return x\n\n    def share")
+    text += f"\n\nclass Alone(Net):\n    def {method}(self, x):\n        return x\n"
+    assert of_project(tmp_path, text, "OPS001") == [severity]
