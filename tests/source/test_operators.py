@@ -476,6 +476,33 @@ def test_pooling_to_one_element_is_a_mean(size: str, severity: str, claim: str) 
     assert said(layer.replace("__init__(self)", "__init__(self, count)")) == lacking
 
 
+@pytest.mark.parametrize(
+    ("body", "severity", "claim"),
+    [
+        ("return torch.lerp(x, y, x.sigmoid().reshape(4, 4))", "warning", "converts only from"),
+        ("return torch.lerp(x, y, 0.3)", "error", "does not convert"),
+        ("return x.lerp(y, 0.3)", "error", "does not convert"),
+        ("x = x * 2\nx.lerp_(y, weight=0.3)\nreturn x", "error", "does not convert"),
+        (
+            "return x.lerp(y, w)",
+            "warning",
+            "converts only with a tensor of one dimension or more for its weight, and from",
+        ),
+        ("return torch.linalg.matrix_power(x, 3)", "warning", "converts only from"),
+        ("return torch.matrix_power(x, -1)", "error", "does not convert"),
+        ("return x.matrix_power(w)", "warning", "converts only for an exponent that is not negative, and from"),
+        ("return torch.diag(x)", "warning", "converts only from"),
+        ("return torch.diag(x.reshape(4, 4), 1)", "error", "does not convert"),
+        ("return torch.diag(x.reshape(4), 1)", "warning", "converts only from"),
+        ("return x.diag(1)", "warning", "converts only for the main diagonal or a vector, and from"),
+    ],
+)
+def test_which_uses_convert_with_decompositions(body: str, severity: str, claim: str) -> None:
+    findings = [d for d in modellint.check_source(net(body)).diagnostics if d.code == "OPS001"]
+    assert [d.severity.label for d in findings] == [severity]
+    assert f"` {claim}" in findings[0].message
+
+
 def refusals(text: str) -> list[str]:
     return [
         f"{d.severity.label[0]} {d.message.split('`')[1]}"

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
+from modellint.authoring import (
+    Container,
+    Diagnostic,
+    Hint,
+    Number,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    coreml,
+)
 from modellint_rules.operators.api_calls import (
     calls_in_forward,
     shown,
@@ -24,7 +35,7 @@ from modellint_rules.operators.missing_converters import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport, Value
     from modellint_rules.operators.api_calls import Use
 
 
@@ -43,6 +54,10 @@ class OpNotSupported(Rule):
     converting each of them; the setting `coreml-version` says which version of coremltools to ask it about. Where
     `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
     same, as `ct.convert` by itself refuses the operator.
+
+    Where core ATen decompositions convert some uses of an operator alone, the message says which, and a use that certainly is none of
+    these is an error: a pooling in three dimensions to more than one element, `lerp` with a number for its weight, a negative
+    power of a matrix, `diag` beside the main diagonal of a matrix.
 
     A result that only goes, as an argument beside the first, to code from outside the project is for information, and the
     message names that code; an operator whose result nothing reads is left out, as a capture drops it.
@@ -141,12 +156,16 @@ class OpNotSupported(Rule):
                 row = row._replace(name=use.name)
             if row is None or (row.trace and row.exported):
                 return None
-            where = _BY_INDEX if row.name.rpartition(".")[2].rstrip("_") in _INDEXED else ""
+            last = row.name.rpartition(".")[2].rstrip("_")
             if row.kind == "aten::adaptive_avg_pool3d":
                 mean, leaves_one = coreml.operator(_MEAN, version), _leaves_one(use)
                 row = row._replace(core=mean is not None and mean.core and leaves_one is not False)
                 return _Lack(row, "" if leaves_one else _ONE, leaves_one is not False)
-            return _Lack(row, where)
+            if last in _CONDITIONS and not (row.trace or row.export):
+                fulfils, where = _CONDITIONS[last]
+                answer = fulfils(use)
+                return _Lack(row if answer is not False else row._replace(core=False), "" if answer else where)
+            return _Lack(row, _BY_INDEX if last in _INDEXED else "")
 
         for call, lacks, aside in calls_in_forward(code, lacking):
             lack = min(lacks, key=lambda lack: (not lack.row.converts, not lack.where))
@@ -270,6 +289,54 @@ def _leaves_one(use: Use) -> bool | None:
     if any(number is not None and number != 1 for number in numbers):
         return False
     return None if None in numbers else True
+
+
+def _argument(use: Use, place: int, name: str) -> Value | None:
+    """An argument of a function, which a tensor's method has one place before."""
+    return use.arguments.get(place - use.name.startswith("torch.Tensor."), name)
+
+
+def _is_weighed_by_a_tensor(use: Use) -> bool | None:
+    """Whether the weight of a `lerp` is a tensor with a dimension; no number, which the decompositions make one without."""
+    value = _argument(use, 2, "weight")
+    if value is None:
+        return None
+    parts = alternatives(value)
+    if all(isinstance(part, Tensor) and part.rank for part in parts):
+        return True
+    numbers = all(
+        isinstance(part, Number) or part.number is not None or (isinstance(part, Tensor) and part.rank == 0)
+        for part in parts
+    )
+    return False if numbers else None
+
+
+def _is_not_inverted(use: Use) -> bool | None:
+    """Whether the exponent of a matrix is not negative: of others the decompositions make an inverse."""
+    value = _argument(use, 1, "n")
+    exponent = value.integer if value is not None else None
+    return None if exponent is None else exponent >= 0
+
+
+def _is_main_diagonal(use: Use) -> bool | None:
+    """Whether `diag` is asked for the main diagonal, or is given a vector."""
+    if use.arguments.spread or None in use.arguments.keywords:
+        return None
+    value = _argument(use, 1, "diagonal")
+    ranks = (
+        {part.rank if isinstance(part, Tensor) else None for part in alternatives(use.source)} if use.source else {None}
+    )
+    if value is None or value.integer == 0 or ranks == {1}:
+        return True
+    return None if value.integer is None or None in ranks or 1 in ranks else False
+
+
+_CONDITIONS: dict[str, tuple[Callable[[Use], bool | None], str]] = {
+    "lerp": (_is_weighed_by_a_tensor, "with a tensor of one dimension or more for its weight"),
+    "matrix_power": (_is_not_inverted, "for an exponent that is not negative"),
+    "diag": (_is_main_diagonal, "for the main diagonal or a vector"),
+}
+"""Whether a use converts with core ATen decompositions, as far as that is written, and which do: converted with coremltools 9.0."""
 
 
 def _supplied(operator: str) -> str:
