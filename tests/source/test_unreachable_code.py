@@ -516,3 +516,48 @@ def test_a_class_that_derives_may_exchange_nothing(tmp_path: Path, method: str, 
     text = text.replace("return torch.cdist(x, x)\n\n    def share", "return x\n\n    def share")
     text += f"\n\nclass Alone(Net):\n    def {method}(self, x):\n        return x\n"
     assert of_project(tmp_path, text, "OPS001") == [severity]
+
+
+PARTS = """
+class Predictor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return self.lstm(x)
+
+    def train_on(self, x):
+        return self.lstm(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.predictor = Predictor()
+
+    def forward(self, x):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "other", "severity"),
+    [
+        ("return self.predictor.lstm(x)", "", "info"),
+        ("return self.predictor.train_on(x)", "", "info"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor.lstm(x)\n", "info"),
+        ("return self.predictor.lstm(x)", "KEYS = ['predictor']\n", "info"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor.forward(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return getattr(net, 'predictor')(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "from net import Predictor\n\nmodel = Predictor()\n", "error"),
+        ("return self.predictor(self.predictor.lstm(x))", "", "error"),
+        ("return [part(x) for part in self.children()]", "", "error"),
+        ("return x", "", "error"),
+    ],
+)
+def test_a_module_whose_parts_alone_are_run(tmp_path: Path, body: str, other: str, severity: str) -> None:
+    assert of_project(tmp_path, PARTS.format(body=body), other=other) == [severity]

@@ -35,6 +35,7 @@ from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
+from modellint.source.roles.parts_alone import is_run_by_parts
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
@@ -238,6 +239,8 @@ class _Paths:
                 and not isinstance(around[1], ast.ClassDef)
                 and fails_before(self.project, owner, around[1])
             ):
+                return True
+            if around[1].name == "forward" and len(around) == 2 and is_run_by_parts(self.project, owner):
                 return True
             if (
                 rule.code == "FLW007"
