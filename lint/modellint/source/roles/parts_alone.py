@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.source.project.mentions import mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests
-from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, parents_in
+from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once, parents_in
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -78,7 +78,7 @@ def _held_in(project: Project, file: IndexedFile, ref: ClassRef) -> set[str] | N
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=ast.Call(func=maker)
             ) if maker is mention.node and mention.cls is not None and mention.cls in file.tree.body:
                 owner = ClassRef(file, mention.cls)
-                if project.is_module(owner) is not True or _takes_all_parts(owner):
+                if project.is_module(owner) is not True or once(owner.node, "_takes_all_parts", _takes_all_parts):
                     return None
                 held.add(attribute)
             case _:
@@ -86,11 +86,11 @@ def _held_in(project: Project, file: IndexedFile, ref: ClassRef) -> set[str] | N
     return held
 
 
-def _takes_all_parts(owner: ClassRef) -> bool:
+def _takes_all_parts(owner: ast.ClassDef) -> bool:
     """Whether a class may run its parts without naming them."""
-    if any(part.attr in _OF_ALL_PARTS for part in of_kind(owner.node, ast.Attribute)):
+    if any(part.attr in _OF_ALL_PARTS for part in of_kind(owner, ast.Attribute)):
         return True
-    for function in functions_in([owner.node]):
+    for function in functions_in([owner]):
         parents = parents_in(function)
         for call in of_kind(function, ast.Call):
             if called_name(call) == "getattr" and not isinstance(call.func, ast.Attribute):
@@ -106,25 +106,30 @@ def _is_only_taken_apart(project: Project, ref: ClassRef, attribute: str) -> boo
     own |= {function.name for function in functions_in([ref.node])} - {"forward", "__call__"}
     is_taken = False
     for file in _files(project, None, attribute):
-        if file is None:
+        if file is None or _may_be_found(file, attribute):
             return False
-        if _BY_NAME.search(file.source.text) and any(
-            part.value == attribute for part in of_kind(file.tree, ast.Constant)
-        ):
+        taken = once(file.tree, "_taken_apart", _taken_apart).get(attribute, frozenset())
+        if not taken <= own:
             return False
-        inner = {
-            id(part.value): part.attr
-            for part in of_kind(file.tree, ast.Attribute)
-            if isinstance(part.value, ast.Attribute)
-        }
-        for part in of_kind(file.tree, ast.Attribute):
-            if part.attr != attribute:
-                continue
-            if not isinstance(part.ctx, ast.Load):
-                if not (isinstance(part.value, ast.Name) and part.value.id == "self"):
-                    return False
-                continue
-            if inner.get(id(part)) not in own:
-                return False
-            is_taken = True
+        is_taken = is_taken or bool(taken)
     return is_taken
+
+
+def _may_be_found(file: IndexedFile, attribute: str) -> bool:
+    """Whether a file finds attributes by strings, and has one that is the name of an attribute."""
+    if not _BY_NAME.search(file.source.text):
+        return False
+    strings = once(file.tree, "_strings", lambda tree: {str(part.value) for part in of_kind(tree, ast.Constant)})
+    return attribute in strings
+
+
+def _taken_apart(tree: ast.Module) -> dict[str, frozenset[str | None]]:
+    """What a file asks of what attributes hold, by their names; None stands for another use than to ask for a part of it."""
+    attributes = of_kind(tree, ast.Attribute)
+    inner = {id(part.value): part.attr for part in attributes if isinstance(part.value, ast.Attribute)}
+    taken: dict[str, set[str | None]] = {}
+    for part in attributes:
+        is_bound_here = isinstance(part.value, ast.Name) and part.value.id == "self"
+        if isinstance(part.ctx, ast.Load) or not is_bound_here:
+            taken.setdefault(part.attr, set()).add(inner.get(id(part)) if isinstance(part.ctx, ast.Load) else None)
+    return {name: frozenset(parts) for name, parts in taken.items()}
