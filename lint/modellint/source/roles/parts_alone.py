@@ -119,7 +119,9 @@ def _may_be_found(file: IndexedFile, attribute: str) -> bool:
     """Whether a file finds attributes by strings, and has one that is the name of an attribute."""
     if not _BY_NAME.search(file.source.text):
         return False
-    strings = once(file.tree, "_strings", lambda tree: {str(part.value) for part in of_kind(tree, ast.Constant)})
+    strings = once(
+        file.tree, "_constants_as_text", lambda tree: {str(part.value) for part in of_kind(tree, ast.Constant)}
+    )
     return attribute in strings
 
 
