@@ -444,21 +444,63 @@ def test_samples_of_distributions(body: str, codes: list[str]) -> None:
     assert [finding.code for finding in modellint.check_source(net(body)).diagnostics] == codes
 
 
+_ONLY_CORE = "converts only from `torch.export` with core ATen decompositions"
+_ONLY_ONE = (
+    "converts only where it leaves one element of each channel, and from `torch.export` with core ATen decompositions"
+)
+
+
 @pytest.mark.parametrize(
-    ("size", "severity"),
+    ("size", "severity", "claim"),
     [
-        ("1", "warning"),
-        ("(1, 1, 1)", "warning"),
-        ("(2 // 2, 1, 1)", "warning"),
-        ("2", "error"),
-        ("(8 // 2, 1, 1)", "error"),
-        ("(None, 1, 1)", "error"),
+        ("1", "warning", _ONLY_CORE),
+        ("(1, 1, 1)", "warning", _ONLY_CORE),
+        ("(2 // 2, 1, 1)", "warning", _ONLY_CORE),
+        ("2", "error", "does not convert"),
+        ("(8 // 2, 1, 1)", "error", "does not convert"),
+        ("(None, 2, 2)", "error", "does not convert"),
+        ("(None, 1, 1)", "warning", _ONLY_ONE),
+        ("(count, 1, 1)", "warning", _ONLY_ONE),
+        ("count", "warning", _ONLY_ONE),
+        ("(count, 2, 2)", "error", "does not convert"),
     ],
 )
-def test_pooling_to_one_element_is_a_mean(size: str, severity: str) -> None:
-    lacking = [("OPS001", severity, "aten::adaptive_avg_pool3d")]
-    assert found(net(f"return F.adaptive_avg_pool3d(x, {size})")) == lacking
-    assert found(net("return self.pool(x)", f"self.pool = nn.AdaptiveAvgPool3d({size})")) == lacking
+def test_pooling_to_one_element_is_a_mean(size: str, severity: str, claim: str) -> None:
+    def said(text: str) -> list[tuple[str, str]]:
+        findings = [d for d in modellint.check_source(text).diagnostics if d.operator == "aten::adaptive_avg_pool3d"]
+        return [(d.severity.label, d.message.partition(":")[0].partition("` ")[2]) for d in findings]
+
+    lacking = [(severity, claim)]
+    assert said(net(f"count = x.shape[2]\nreturn F.adaptive_avg_pool3d(x, output_size={size})")) == lacking
+    layer = net("return self.pool(x)", f"self.pool = nn.AdaptiveAvgPool3d({size})")
+    assert said(layer.replace("__init__(self)", "__init__(self, count)")) == lacking
+
+
+@pytest.mark.parametrize(
+    ("body", "severity", "claim"),
+    [
+        ("return torch.lerp(x, y, x.sigmoid().reshape(4, 4))", "warning", "converts only from"),
+        ("return torch.lerp(x, y, 0.3)", "error", "does not convert"),
+        ("return x.lerp(y, 0.3)", "error", "does not convert"),
+        ("x = x * 2\nx.lerp_(y, weight=0.3)\nreturn x", "error", "does not convert"),
+        (
+            "return x.lerp(y, w)",
+            "warning",
+            "converts only with a tensor of one dimension or more for its weight, and from",
+        ),
+        ("return torch.linalg.matrix_power(x, 3)", "warning", "converts only from"),
+        ("return torch.matrix_power(x, -1)", "error", "does not convert"),
+        ("return x.matrix_power(w)", "warning", "converts only for an exponent that is not negative, and from"),
+        ("return torch.diag(x)", "warning", "converts only from"),
+        ("return torch.diag(x.reshape(4, 4), 1)", "error", "does not convert"),
+        ("return torch.diag(x.reshape(4), 1)", "warning", "converts only from"),
+        ("return x.diag(1)", "warning", "converts only for the main diagonal or a vector, and from"),
+    ],
+)
+def test_which_uses_convert_with_decompositions(body: str, severity: str, claim: str) -> None:
+    findings = [d for d in modellint.check_source(net(body)).diagnostics if d.code == "OPS001"]
+    assert [d.severity.label for d in findings] == [severity]
+    assert f"` {claim}" in findings[0].message
 
 
 def refusals(text: str) -> list[str]:

@@ -370,3 +370,194 @@ class Scale(nn.Module):
 )
 def test_a_module_that_no_model_holds(tmp_path: Path, use: str, severity: str) -> None:
     assert of_project(tmp_path, f"{SCALED}\n\ndef use(image):\n    {use}\n") == [severity]
+
+
+MIXED = """
+class Mix(nn.Module):
+    def __init__(self, size, weight=None):
+        super().__init__()
+        {binds}
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        if {test}:
+            x[..., 0] = 1
+        return x * self.weight
+
+
+class Wide(Mix):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Net(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.mix = {built}
+
+    def forward(self, x):
+        return self.mix(x)
+"""
+REPLACED = "self.weight = weight\n        if self.weight is None:\n            self.weight = torch.zeros({sizes})"
+
+
+@pytest.mark.parametrize(
+    ("binds", "test", "built", "severity"),
+    [
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Mix(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Wide(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.ndim == 2", "Mix(8, None)", "info"),
+        (REPLACED.format(sizes="(3, 1)"), "len(self.weight.shape) < 2", "Mix(8)", "info"),
+        ("self.weight = torch.ones(1) if weight is None else weight", "self.weight.dim() > 1", "Mix(8)", "info"),
+        ("self.weight = weight if weight is not None else torch.ones(1)", "self.weight.dim() > 1", "Mix(8)", "info"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 0", "Mix(8)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Mix(8, weight)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "Wide(8, weight)", "error"),
+        (REPLACED.format(sizes="1"), "self.weight.dim() > 1", "nn.Identity()", "error"),
+        (REPLACED.format(sizes="size"), "self.weight.dim() > 1", "Mix(8)", "error"),
+        (
+            REPLACED.format(sizes="1") + "\n        self.weight = self.weight.expand(4, 4)",
+            "self.weight.dim() > 1",
+            "Mix(8)",
+            "error",
+        ),
+        (
+            "weight = torch.ones(1) if size else weight\n        self.weight = weight",
+            "self.weight.dim() > 1",
+            "Mix(8)",
+            "error",
+        ),
+    ],
+)
+def test_the_rank_of_what_stands_for_an_argument_that_nobody_gives(
+    tmp_path: Path, binds: str, test: str, built: str, severity: str
+) -> None:
+    assert of_project(tmp_path, MIXED.format(binds=binds, test=test, built=built)) == [severity]
+
+
+def test_the_rank_of_an_attribute_that_others_write(tmp_path: Path) -> None:
+    text = MIXED.format(binds=REPLACED.format(sizes="1"), test="self.weight.dim() > 1", built="Mix(8)")
+    written = "from net import Net\n\nmodel = Net(None)\nmodel.mix.weight = torch.ones(2, 2)\n"
+    assert of_project(tmp_path, text, other=written) == ["error"]
+
+
+GATHERED = """
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def gathered(x):
+    parts = [torch.ones_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return torch.cat(parts)
+
+
+def reduced(x):
+    if not dist.is_initialized():
+        return x
+    dist.all_reduce(x)
+    return x
+
+
+def chosen(x):
+    return dist.all_reduce(x) if dist.is_initialized() else x
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        dist.all_reduce(x)
+        return x
+
+
+class Net(nn.Module):
+    @torch.no_grad()
+    def join(self, x, join=True, whole=False):
+        if join:
+            x = gathered(x)
+        if whole:
+            return self.share(x)
+        return torch.cdist(x, x)
+
+    def share(self, x):
+        return gathered(x)
+
+    def forward(self, x):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("x = gathered(x)\n        return torch.cdist(x, x)", "info"),
+        ("x = self.share(x)\n        return torch.cdist(x, x)", "info"),
+        ("x = Gather.apply(x)\n        return torch.cdist(x, x)", "info"),
+        ("with torch.no_grad():\n            y = self.share(x)\n        return torch.cdist(x, y)", "info"),
+        ("y = torch.cdist(x, x)\n        return y, gathered(x)", "info"),
+        ("return self.join(x)", "info"),
+        ("return self.join(x, join=False)", "error"),
+        ("return self.join(x, join=len(x) > 2)", "error"),
+        ("x = reduced(x)\n        return torch.cdist(x, x)", "error"),
+        ("x = chosen(x)\n        return torch.cdist(x, x)", "error"),
+        ("if len(x) > 2:\n            x = self.share(x)\n        return torch.cdist(x, x)", "error"),
+    ],
+)
+def test_what_comes_with_a_function_that_exchanges_tensors(tmp_path: Path, body: str, severity: str) -> None:
+    text = GATHERED.format(body=body)
+    if "join(" not in body:
+        text = text.replace("return torch.cdist(x, x)\n\n    def share", "return x\n\n    def share")
+    assert of_project(tmp_path, text, "OPS001") == [severity]
+
+
+@pytest.mark.parametrize(("method", "severity"), [("share", "error"), ("other", "info")])
+def test_a_class_that_derives_may_exchange_nothing(tmp_path: Path, method: str, severity: str) -> None:
+    text = GATHERED.format(body="x = self.share(x)\n        return torch.cdist(x, x)")
+    text = text.replace("return torch.cdist(x, x)\n\n    def share", "return x\n\n    def share")
+    text += f"\n\nclass Alone(Net):\n    def {method}(self, x):\n        return x\n"
+    assert of_project(tmp_path, text, "OPS001") == [severity]
+
+
+PARTS = """
+class Predictor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return self.lstm(x)
+
+    def train_on(self, x):
+        return self.lstm(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.predictor = Predictor()
+
+    def forward(self, x):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "other", "severity"),
+    [
+        ("return self.predictor.lstm(x)", "", "info"),
+        ("return self.predictor.train_on(x)", "", "info"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor.lstm(x)\n", "info"),
+        ("return self.predictor.lstm(x)", "KEYS = ['predictor']\n", "info"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return net.predictor.forward(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "def run(net, x):\n    return getattr(net, 'predictor')(x)\n", "error"),
+        ("return self.predictor.lstm(x)", "from net import Predictor\n\nmodel = Predictor()\n", "error"),
+        ("return self.predictor(self.predictor.lstm(x))", "", "error"),
+        ("return [part(x) for part in self.children()]", "", "error"),
+        ("return x", "", "error"),
+    ],
+)
+def test_a_module_whose_parts_alone_are_run(tmp_path: Path, body: str, other: str, severity: str) -> None:
+    assert of_project(tmp_path, PARTS.format(body=body), other=other) == [severity]

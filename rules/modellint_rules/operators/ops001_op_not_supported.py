@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Const, Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
+from modellint.authoring import (
+    Container,
+    Diagnostic,
+    Hint,
+    Number,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    coreml,
+)
 from modellint_rules.operators.api_calls import (
     calls_in_forward,
     shown,
@@ -24,7 +35,7 @@ from modellint_rules.operators.missing_converters import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport, Value
     from modellint_rules.operators.api_calls import Use
 
 
@@ -43,6 +54,10 @@ class OpNotSupported(Rule):
     converting each of them; the setting `coreml-version` says which version of coremltools to ask it about. Where
     `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
     same, as `ct.convert` by itself refuses the operator.
+
+    Where core ATen decompositions convert some uses of an operator alone, the message says which, and a use that certainly is none of
+    these is an error: a pooling in three dimensions to more than one element, `lerp` with a number for its weight, a negative
+    power of a matrix, `diag` beside the main diagonal of a matrix.
 
     A result that only goes, as an argument beside the first, to code from outside the project is for information, and the
     message names that code; an operator whose result nothing reads is left out, as a capture drops it.
@@ -132,23 +147,32 @@ class OpNotSupported(Rule):
 
         version = code.destination.coremltools
 
-        def lacking(use: Use) -> OperatorSupport | None:
+        def lacking(use: Use) -> _Lack | None:
             kind = of_package(use.name)
             if kind is not None:
-                return OperatorSupport(use.name, kind, False, False, False, None, 15)
+                return _Lack(OperatorSupport(use.name, kind, False, False, False, None, 15))
             row = coreml.operator(OF_INITIALISERS.get(use.name, use.name), version)
             if row is not None and use.name in OF_INITIALISERS:
                 row = row._replace(name=use.name)
-            if row is not None and row.kind == "aten::adaptive_avg_pool3d":
-                mean = coreml.operator(_MEAN, version)
-                row = row._replace(core=mean is not None and mean.core and _may_give_one(use))
-            return row if row is not None and not (row.trace and row.exported) else None
+            if row is None or (row.trace and row.exported):
+                return None
+            last = row.name.rpartition(".")[2].rstrip("_")
+            if row.kind == "aten::adaptive_avg_pool3d":
+                mean, leaves_one = coreml.operator(_MEAN, version), _leaves_one(use)
+                row = row._replace(core=mean is not None and mean.core and leaves_one is not False)
+                return _Lack(row, "" if leaves_one else _ONE, leaves_one is not False)
+            if last in _CONDITIONS and not (row.trace or row.export):
+                fulfils, where = _CONDITIONS[last]
+                answer = fulfils(use)
+                return _Lack(row if answer is not False else row._replace(core=False), "" if answer else where)
+            return _Lack(row, _BY_INDEX if last in _INDEXED else "")
 
-        for call, rows, aside in calls_in_forward(code, lacking):
-            row = next((row for row in rows if row.converts), rows[0])
+        for call, lacks, aside in calls_in_forward(code, lacking):
+            lack = min(lacks, key=lambda lack: (not lack.row.converts, not lack.where))
+            row = lack.row
             severity = Severity.INFO if aside else Severity.WARNING if row.converts else Severity.ERROR
             claim = (
-                f"`{shown(row.name)}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for "
+                f"`{shown(row.name)}` {_failure(row, lack.where)}: coremltools {coreml.shown(version)} has no converter for "
                 f"`{row.kind}`{_supplied(row.kind)}"
             )
             weighed = unless_unread(code, call, row.kind, severity, claim)
@@ -161,7 +185,7 @@ class OpNotSupported(Rule):
                 claim,
                 severity=severity,
                 statement=call.statement,
-                advice=_advice(row),
+                advice=_MEAN_ADVICE if lack.is_mean else _advice(row),
                 operator=row.kind,
             )
         yield from self._transposed(code)
@@ -219,35 +243,100 @@ _OTHER = "Write it in operators that convert: a check of the model tells whether
 """Advice for a destination whose operators no table knows."""
 
 
-def _failure(row: OperatorSupport) -> str:
+class _Lack(NamedTuple):
+    """A use that some route has no converter for."""
+
+    row: OperatorSupport
+    where: str = ""
+    """Which of its uses convert with core ATen decompositions, where not all do that look like it."""
+    is_mean: bool = False
+    """Whether it is a pooling that may be a mean."""
+
+    @property
+    def kind(self) -> str:
+        """The operator that the front end looks up."""
+        return self.row.kind
+
+
+def _failure(row: OperatorSupport, where: str = "") -> str:
     if not row.converts:
         return "does not convert"
     if row.trace:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    rows = (
-        " for the first dimension or a single index, and"
-        if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX
-        else ""
-    )
-    return f"converts only{rows} from `torch.export` with core ATen decompositions"
+    return f"converts only{where and f' {where}, and'} from `torch.export` with core ATen decompositions"
 
 
-_BY_INDEX = frozenset({"index_copy", "index_fill", "index_add"})
+_INDEXED = frozenset({"index_copy", "index_fill", "index_add"})
 """What is decomposed to an assignment by a tensor of indices: of another dimension coremltools refuses it, but for a single index."""
-
-
+_BY_INDEX = "for the first dimension or a single index"
 _MEAN = "torch.nn.functional.adaptive_avg_pool3d"
 """What core ATen decompositions make a mean of where it leaves one element, as it did where the table was measured, and else keep."""
+_ONE = "where it leaves one element of each channel"
+_MEAN_ADVICE = (
+    "Write a mean over the dimensions of which one element is left: `x.mean((-3, -2, -1), keepdim=True)` for a size of 1, "
+    "`x.mean((-2, -1), keepdim=True)` for `(None, 1, 1)`; it may round differently"
+)
+"""Both converted by each route, with coremltools 9.0."""
 
 
-def _may_give_one(use: Use) -> bool:
-    """Whether a pooling may leave one element of each channel, as far as its sizes are written."""
+def _leaves_one(use: Use) -> bool | None:
+    """Whether a pooling leaves one element of each channel, as far as its sizes are written; None stands for the size of the input."""
     size = use.arguments.get(0 if use.name.rpartition(".")[2][:1].isupper() else 1, "output_size")
     sizes = size.items if isinstance(size, Container) and size.exact else [size]
-    numbers = [part.value if isinstance(part, Const) else part.integer or 1 for part in sizes if part is not None]
-    return all(number == 1 for number in numbers)
+    numbers = [None if part is None else part.integer for part in sizes]
+    if any(number is not None and number != 1 for number in numbers):
+        return False
+    return None if None in numbers else True
+
+
+def _argument(use: Use, place: int, name: str) -> Value | None:
+    """An argument of a function, which a tensor's method has one place before."""
+    return use.arguments.get(place - use.name.startswith("torch.Tensor."), name)
+
+
+def _is_weighed_by_a_tensor(use: Use) -> bool | None:
+    """Whether the weight of a `lerp` is a tensor with a dimension; no number, which the decompositions make one without."""
+    value = _argument(use, 2, "weight")
+    if value is None:
+        return None
+    parts = alternatives(value)
+    if all(isinstance(part, Tensor) and part.rank for part in parts):
+        return True
+    numbers = all(
+        isinstance(part, Number) or part.number is not None or (isinstance(part, Tensor) and part.rank == 0)
+        for part in parts
+    )
+    return False if numbers else None
+
+
+def _is_not_inverted(use: Use) -> bool | None:
+    """Whether the exponent of a matrix is not negative: of others the decompositions make an inverse."""
+    value = _argument(use, 1, "n")
+    exponent = value.integer if value is not None else None
+    return None if exponent is None else exponent >= 0
+
+
+def _is_main_diagonal(use: Use) -> bool | None:
+    """Whether `diag` is asked for the main diagonal, or is given a vector."""
+    if use.arguments.spread or None in use.arguments.keywords:
+        return None
+    value = _argument(use, 1, "diagonal")
+    ranks = (
+        {part.rank if isinstance(part, Tensor) else None for part in alternatives(use.source)} if use.source else {None}
+    )
+    if value is None or value.integer == 0 or ranks == {1}:
+        return True
+    return None if value.integer is None or None in ranks or 1 in ranks else False
+
+
+_CONDITIONS: dict[str, tuple[Callable[[Use], bool | None], str]] = {
+    "lerp": (_is_weighed_by_a_tensor, "with a tensor of one dimension or more for its weight"),
+    "matrix_power": (_is_not_inverted, "for an exponent that is not negative"),
+    "diag": (_is_main_diagonal, "for the main diagonal or a vector"),
+}
+"""Whether a use converts with core ATen decompositions, as far as that is written, and which do: converted with coremltools 9.0."""
 
 
 def _supplied(operator: str) -> str:

@@ -63,6 +63,15 @@ def is_ruled_out(project: Project, file: IndexedFile, ref: ClassRef | None, func
     return False
 
 
+def always_holds(
+    project: Project, file: IndexedFile, ref: ClassRef | None, function: _Function, test: ast.expr
+) -> bool:
+    """Whether a condition in a function is one on a variable alone that all of its constants fulfil."""
+    name = _asked(test)
+    constants = _constants_of(_Place(project, file, ref, function), name, 0) if name is not None else None
+    return bool(constants) and all(_truth(test, value) is True for value in constants or ())
+
+
 def _asked(test: ast.expr) -> str | None:
     """The variable that a condition is about, and nothing else: `flip`, `not flip`, `flip == 2`, `flip in (2, 3)`."""
     match test:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests, is_path_of_tests
+from modellint.source.roles.default_ranks import asked_rank, filled_rank, substitute
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:
@@ -216,7 +217,44 @@ class _Flags:
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 value = self.value(name)
                 return None if value is _UNKNOWN else bool(value)
-        return None
+        asked = asked_rank(test)
+        rank = self.rank(asked.attribute) if asked is not None else None
+        return asked.holds(rank) if asked is not None and rank is not None else None
+
+    def rank(self, attribute: str) -> int | None:
+        """The number of dimensions of what an attribute is where an argument is None, as it is in all the project; None if not known."""
+        ranks: dict[str, int | None] = once(self.ref.node, "_default_ranks", lambda _: {})
+        if attribute not in ranks:
+            ranks[attribute] = None
+            ranks[attribute] = self._look_up_rank(attribute)
+        self.project.touch_tree()
+        return ranks[attribute]
+
+    def _look_up_rank(self, attribute: str) -> int | None:
+        lineage = self.project.lineage(self.ref)
+        binding = [at for at, ref in enumerate(lineage) if next(_bound(ref.node, attribute), _UNKNOWN) is not _UNKNOWN]
+        if len(binding) != 1 or any(len(ref.node.bases) > 1 for ref in lineage):
+            return None
+        end = binding[0]
+        init = _own_init(lineage[end])
+        bound = substitute(init, attribute) if init is not None else None
+        parameter = _parameter(init, bound.argument) if init is not None and bound is not None else None
+        if init is None or bound is None or parameter is None or parameter.default is not None:
+            return None
+        rank = filled_rank(self.project, lineage[end].file, bound.instead)
+        if rank is None or _rebinds(init, bound.argument):
+            return None
+        value = self._argument(lineage[:end], lineage[end], parameter, 0)
+        if value is not None and value is not _LEFT_OUT:
+            return None
+        # What the constructor binds it to is known; a method that binds it anew is no constructor.
+        own = [function for function in functions_in([lineage[end].node]) if function is not init]
+        rebound = any(
+            part.attr == attribute and not isinstance(part.ctx, ast.Load)
+            for function in own
+            for part in of_kind(function, ast.Attribute)
+        )
+        return None if rebound or self._is_written(attribute, lineage) else rank
 
     def value(self, attribute: str) -> _Told:
         """The constant that an attribute is in all the project; of an argument True, False or None."""
@@ -338,11 +376,25 @@ class _Flags:
                 return _UNKNOWN
             values.append(value)
             is_built = is_built or not (mention.is_demonstration or isinstance(mention.statement, ast.ClassDef))
+        if values and not is_built:
+            is_built = any(
+                self._of_mention(mention, file, ref, parameter, depth, needed=True) is not _UNKNOWN
+                for mention, file in mentions
+                if isinstance(mention.statement, ast.ClassDef) and not _is_name_for_super(mention)
+            )
         return (values[0] if values else parameter.default) if is_built else _UNKNOWN
 
     def _of_mention(
-        self, mention: Mention, file: IndexedFile, ref: ClassRef, parameter: _Parameter, depth: int
+        self,
+        mention: Mention,
+        file: IndexedFile,
+        ref: ClassRef,
+        parameter: _Parameter,
+        depth: int,
+        *,
+        needed: bool = False,
     ) -> _Told:
+        """What a mention gives for an argument; of a class that derives from it, if that is built where it is ``needed``."""
         statement = mention.statement
         if isinstance(statement, ast.ClassDef):
             if mention.node not in statement.bases or statement not in file.tree.body:
@@ -352,12 +404,13 @@ class _Flags:
             if len(statement.bases) > 1:
                 return _UNKNOWN
             if init is None:
-                return self._built(sub, parameter, depth + 1, needed=False)
+                return self._built(sub, parameter, depth + 1, needed=needed)
             calls = [call for call in of_kind(init, ast.Call) if _is_super_init(call)]
             value = _passed(calls[0], parameter, init) if len(calls) == 1 else _UNKNOWN
             if not isinstance(value, _Parameter):
-                return value
-            return _or_default(self._built(sub, value, depth + 1, needed=False), value)
+                # Who builds it gives no such argument.
+                return _UNKNOWN if needed and self._built(sub, parameter, depth + 1, needed=True) is _UNKNOWN else value
+            return _or_default(self._built(sub, value, depth + 1, needed=needed), value)
         call = next(
             (part for part in ast.walk(statement) if isinstance(part, ast.Call) and part.func is mention.node), None
         )

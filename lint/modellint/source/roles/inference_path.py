@@ -25,16 +25,17 @@ from modellint.source.roles.code_roles import (
     is_path_of_measures,
     measures,
 )
+from modellint.source.roles.collectives import runs_with_collectives
 from modellint.source.roles.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
     is_only_compared,
-    runs_with_collectives,
 )
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
+from modellint.source.roles.parts_alone import is_run_by_parts
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
@@ -217,7 +218,7 @@ class _Paths:
             and finding.span is not None
             and (
                 self._is_ruled_out(file, around, finding.span.row)
-                or runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+                or runs_with_collectives(self.project, file, _owner_of(file, around), functions[-1], finding.span.row)
             )
         ):
             return True
@@ -241,6 +242,8 @@ class _Paths:
                 and not isinstance(around[1], ast.ClassDef)
                 and fails_before(self.project, owner, around[1])
             ):
+                return True
+            if around[1].name == "forward" and len(around) == 2 and is_run_by_parts(self.project, owner):
                 return True
             if (
                 rule.code == "FLW007"
@@ -278,8 +281,7 @@ class _Paths:
         function = around[-1]
         if isinstance(function, ast.ClassDef):
             return False
-        owner = ClassRef(file, around[0]) if isinstance(around[0], ast.ClassDef) and len(around) == 2 else None
-        return is_ruled_out(self.project, file, owner, function, row)
+        return is_ruled_out(self.project, file, _owner_of(file, around), function, row)
 
     def _is_called_elsewhere(self, owner: ClassRef, forward: ast.AST, finding: Diagnostic) -> bool:
         """Whether what trains a module calls its parts themselves, and nothing in the project the `forward` that calls theirs by name."""
@@ -762,6 +764,11 @@ def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:
             return around
         around.append(inner)
         node = inner
+
+
+def _owner_of(file: IndexedFile, around: list[ast.ClassDef | _Function]) -> ClassRef | None:
+    """The class whose method the innermost function is."""
+    return ClassRef(file, around[0]) if isinstance(around[0], ast.ClassDef) and len(around) == 2 else None
 
 
 def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, mentions_in
-from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests
 from modellint.source.roles.constructor_flags import conditions_at
 from modellint.source.roles.training_parts import is_training_hook
@@ -25,6 +25,7 @@ _DEEPEST = 4
 """How many calls hand an argument on to each other."""
 _MOST_FILES = 24
 """What more files than these name is not followed."""
+_GRADIENT_MODES = frozenset({"torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.autograd.no_grad"})
 
 
 class _Site(NamedTuple):
@@ -200,7 +201,9 @@ def given_for(
     placed = [*arguments.posonlyargs, *arguments.args]
     place = next((at for at, argument in enumerate(placed) if argument.arg == name), None)
     calls = _Calls(project)
-    if function.decorator_list or (place is None and all(name != argument.arg for argument in arguments.kwonlyargs)):
+    if place is None and all(name != argument.arg for argument in arguments.kwonlyargs):
+        return None
+    if not all(_hands_on(project, file, decorator) for decorator in function.decorator_list):
         return None
     if ref is None:
         sites = calls.of_function(file, function)
@@ -223,6 +226,13 @@ def given_for(
             return None
         values.append((default, function))
     return values or None
+
+
+def _hands_on(project: Project, file: IndexedFile, decorator: ast.expr) -> bool:
+    """Whether a decorator calls a function with what it is called with itself: `@torch.no_grad()`."""
+    dotted = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    symbol = project.resolve(file, dotted) if dotted is not None else None
+    return isinstance(symbol, External) and symbol.name in _GRADIENT_MODES
 
 
 def _value_of(call: ast.Call, name: str, place: int | None) -> ast.expr | None:

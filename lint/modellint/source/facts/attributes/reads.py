@@ -84,7 +84,7 @@ class AttributeReads:
         return forward is not None and is_read_first(attribute, forward, functions)
 
     def setting_flags(self, attribute: str) -> Iterator[tuple[str, bool]]:
-        """The parameters of `forward` that alone decide that it sets an attribute before it reads it, each with the truth value that does."""
+        """The parameters of `forward` that alone decide that it sets an attribute first, each with the truth value that does."""
         functions = self._functions
         forward = functions.get("forward")
         return setting_flags(attribute, forward, functions) if forward is not None else iter(())
