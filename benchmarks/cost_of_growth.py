@@ -306,8 +306,8 @@ def figures(row: Row, least: Mapping[int, float]) -> dict[str, Any]:
     above = None if nothing is None else [time - nothing for time in times]
     slope = exponent(times)
     assert slope is not None
-    # What is a few hundredths of the start is noise.
-    is_told = nothing is not None and above is not None and min(above) > 0.05 * nothing
+    # What is a small part of the start is noise.
+    is_told = nothing is not None and above is not None and min(above) > 0.15 * nothing
     own = exponent(above) if above is not None and is_told else None
     return {
         "name": row.name,
