@@ -213,7 +213,7 @@ ROWS = {
             "layers-alone", "layers of a live model, torch alone", "layers", 64, _layers_alone, "torch alone", "layers",
             with_coremltools=False,
         ),
-        Row("operators", "operators in a graph that is exported", "operators", 32, _operators),
+        Row("operators", "operators in a graph that is exported", "operators", 128, _operators),
         Row(
             "workers", f"workers of a sweep of {TARGETS} models", "workers", 1, _workers, "the sweep",
             with_coremltools=False, is_parallel=True,
