@@ -217,6 +217,26 @@ def test_objects(body: str, kind: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "wanted"),
+    [
+        ("torch.export.register_dataclass(Result, serialized_type_name='Result')", 0),
+        ("torch.utils._pytree.register_pytree_node(Result, flatten, unflatten)", 0),
+        ("torch.export.register_dataclass(Other)", 1),
+        ("print(Result)", 1),
+    ],
+)
+def test_objects_that_a_script_registers(tmp_path: Path, script: str, wanted: int) -> None:
+    head = (
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\nfrom transformers.utils import ModelOutput\n"
+    )
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "model.py").write_text(head + net("return Result(x * 2)", arguments="x") + RESULTS)
+    (tmp_path / "convert.py").write_text(f"import torch\nfrom model import Net, Result\n\n{script}\n")
+    result = CliRunner().invoke(cli, ["check", "--select", "SIG002", "--output-format", "concise", str(tmp_path)])
+    assert result.stdout.count("SIG002") == wanted
+
+
+@pytest.mark.parametrize(
     ("body", "told"),
     [
         ("steps = 0\nfor part in self.parts:\n    x = part(x)\n    steps += 1\nreturn x, steps", True),

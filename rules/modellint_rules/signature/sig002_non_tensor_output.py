@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from types import EllipsisType
 from typing import TYPE_CHECKING
@@ -86,7 +87,7 @@ class NonTensorOutput(Rule):
     In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the file is
     a part of a model is left alone, and so is what a flag asks for unless all that use the model leave it, and `...`.
     Objects that PyTorch's own `pytree` takes apart count as what they hold; in source, objects of classes of the project are
-    found whose bases are all known, dataclasses too, and that nothing in their file registers.
+    found whose bases are all known, dataclasses too, and that nothing in the project registers.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
@@ -245,13 +246,30 @@ def _is_closed(code: Code, ref: ClassRef) -> bool:
                 return False
         if above.node.keywords or not all(_is_plain_decorator(decorator) for decorator in above.node.decorator_list):
             return False
-    return not any(
+    here = {id(file): file.tree for file in (code.file, ref.file)}
+    return not any(_registers(tree, ref) for tree in here.values()) and not _is_registered_elsewhere(code, ref)
+
+
+def _registers(tree: ast.AST, ref: ClassRef) -> bool:
+    """Whether a file hands a class to what may register it with `pytree`."""
+    return any(
         "regist" in called_name(call) and any(_last(argument) == ref.node.name for argument in call.args)
-        for file in {id(file): file for file in (code.file, ref.file)}.values()
-        for call in of_kind(file.tree, ast.Call)
+        for call in of_kind(tree, ast.Call)
     )
 
 
+def _is_registered_elsewhere(code: Code, ref: ClassRef) -> bool:
+    """Whether another file of the project registers a class: the export script, a test of it."""
+    project = code.project
+    project.touch_tree()
+    paths = [path for path in project.mentions.naming(ref.node.name) if project.mentions.matches(path, _REGISTERING)]
+    files = [project.file(path) for path in paths if path not in (code.file.path, ref.file.path)][:_MOST_FILES]
+    return any(file is not None and _registers(file.tree, ref) for file in files)
+
+
+_MOST_FILES = 24
+"""Files that are looked at for who registers a class."""
+_REGISTERING = re.compile(rb"\b(?:register_dataclass|register_pytree_\w+|_register_pytree_node)\(")
 _PLAIN_BASES = frozenset({"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"})
 
 
