@@ -578,6 +578,68 @@ def test_a_state_that_a_call_may_go_on_with_is_found(default: str, test: str, mo
     assert of_files(STATE.format(default=default, test=test, more=more, given=given), use) == ["MUT006"]
 
 
+HELD = """
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forget(self):
+        self.last = None
+
+    def forward(self, x):
+        y = x * 2 if self.last is None else x + self.last
+        self.last = torch.tanh(y)
+        return y
+
+
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer()
+
+    def clear(self):
+        self.layer.forget()
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Net(nn.Module):
+    def __init__(self, deep=True):
+        super().__init__()
+        self.deep = deep
+        self.cell = Cell()
+
+    def begin(self):
+        self.cell.clear()
+
+    def forward(self, x):
+        if self.deep:
+            BODY
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("self.cell.clear(); x = self.cell(x); x = self.cell(x)", "info"),
+        ("self.cell.clear(); x = sum(self.cell(x) for _ in range(3))", "info"),
+        ("x = self.cell(x); self.cell.clear()", "warning"),
+        ("x = self.cell(x); self.begin()", "warning"),
+        ("x = self.cell(self.cell.clear() or x) if x.ndim > 2 else self.cell(x)", "warning"),
+        ("x = self.cell(x)", "warning"),
+    ],
+)
+def test_a_state_that_the_module_around_resets_is_for_information(body: str, severity: str) -> None:
+    of_files(HELD.replace("BODY", body), "net(x)")
+    arguments = ["check", "--output-format", "json", "--select", "MUT006", "net.py"]
+    found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert [finding["severity"] for finding in found] == [severity]
+
+
 def of_files(text: str, use: str) -> list[str]:
     (Path.cwd() / ".git").mkdir()
     Path("net.py").write_text(HEAD + text, "utf-8")

@@ -30,8 +30,9 @@ class AttributeAssignedInForward(Rule):
 
     ## What it does
     Finds `self.h = …` in `forward`, or in what it runs, where the value depends on the data or on the attribute's old
-    value, and `forward` reads the attribute before it sets it. Where only a method reads it that `forward` does not run, and
-    where it is a counter that decides a branch at most, the finding is for information.
+    value, and `forward` reads the attribute before it sets it. Where only a method reads it that `forward` does not run,
+    where it is a counter that decides a branch at most, and where every module of the project that runs the object has it set
+    the attribute anew before (`self.cell.clear()`), the finding is for information.
 
     ## Why
     Tracing records operators, not attributes: the converted model has no `self.h`, and each call starts from the value that
@@ -168,7 +169,8 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
         counts = not tensors_in([write.value, write.target])
         used = any(_uses(code, function, name, write.statement, counts) for function in code.in_forward)
         kept = used and not re.search(_LOGGED, name) and not is_filled_once(code, write, name)
-        return Severity.WARNING if kept else Severity.INFO
+        # Where a module around it has it set anew before each run, one capture holds both.
+        return Severity.WARNING if kept and not code.is_reset_by_holders(name) else Severity.INFO
     others = (reader for reader in code.readers(name) if reader not in code.in_forward)
     # Where a module around it calls both, one capture holds both.
     return (

@@ -300,6 +300,12 @@ class Code:
             return False
         return not any(self._is_given(name, value) for name, value in self._reads.setting_flags(attribute))
 
+    def is_reset_by_holders(self, attribute: str) -> bool:
+        """Whether all modules of the project that run an object of the class have it set an attribute anew before."""
+        from modellint.source.roles.reset_states import is_reset_by_holders
+
+        return self.ref is not None and is_reset_by_holders(self.project, self.ref, attribute)
+
     def _is_given(self, name: str, value: bool) -> bool:
         """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
         from modellint.source.roles.module_calls import flag_given
