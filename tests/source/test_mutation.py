@@ -117,20 +117,6 @@ def test_a_write_that_conversion_follows_is_clean(forward: str) -> None:
     assert codes(net(forward), "MUT001") == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "test", "severity"),
-    [
-        ("x, augment=False", "augment", Severity.INFO),
-        ("x, plain=True", "not plain", Severity.INFO),
-        ("x, augment=True", "augment", Severity.ERROR),
-        ("x, augment=False", "x.ndim > 2", Severity.ERROR),
-    ],
-)
-def test_a_write_where_a_flag_has_another_value_than_its_default(arguments: str, test: str, severity: Severity) -> None:
-    forward = f"y = x.clone()\nif {test}:\n    y[0].mul_(3)\nreturn y"
-    assert found(net(forward, arguments)) == [("MUT001", severity)]
-
-
 def test_the_fix_assigns_to_the_part() -> None:
     assert "y[0] = y[0].mul(3)\n" in fixed(net("y = x.clone()\ny[0].mul_(3)\nreturn y"))
     spelled = fixed(net("y = torch.zeros(2, 3, 4)\ny[..., 1] = x\nreturn y"))

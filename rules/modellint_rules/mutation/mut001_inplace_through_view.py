@@ -85,7 +85,6 @@ class InplaceThroughView(Rule):
     ## Known limits
     Writes to the result of `reshape`, `flatten` and `contiguous`, which may be copies, are MUT010's; those to buffers
     MUT005's. What functions of other files do to their arguments is reported there, and not where they are called.
-    A write that is reached only where a flag of `forward` or of the class has another value than its default is for information.
 
     ## References
     - <https://pytorch.org/docs/stable/tensor_view.html>
@@ -118,8 +117,6 @@ class InplaceThroughView(Rule):
             if not all(map(changes, readings)) or code.is_for_capture_only(write.node, write.function):
                 continue
             severity = code.severity_at(self.severity, write.node, write.function)
-            if all(reading.unusual for reading in readings):
-                severity = Severity.INFO
             losers = [_loser(reading, written) for reading in readings]
             if all(map(_is_behind_ellipsis, readings)):
                 yield code.finding(
