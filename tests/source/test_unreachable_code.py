@@ -372,6 +372,48 @@ def test_a_module_that_no_model_holds(tmp_path: Path, use: str, severity: str) -
     assert of_project(tmp_path, f"{SCALED}\n\ndef use(image):\n    {use}\n") == [severity]
 
 
+UNITS = """
+class Scale(nn.Module):
+    def __init__(self, {arguments}):
+        super().__init__()
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+
+
+class Used(nn.Module):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found_by", "severity"),
+    [
+        ("width, depth, heads", "eval(kind)(8, 8)", "info"),
+        ("width, depth, heads", "eval('self.{}'.format(kind))(8)", "info"),
+        ("width, depth, heads=2", "eval(kind)(8, 8)", "error"),
+        ("width, depth, heads", "eval(kind)", "error"),
+        ("width, depth, heads", "globals()[kind](8, 8)", "error"),
+    ],
+)
+def test_a_class_that_no_evaluation_of_a_name_may_build(
+    tmp_path: Path, arguments: str, found_by: str, severity: str
+) -> None:
+    text = f"""
+    from net import *
+
+
+    class Model(nn.Module):
+        def __init__(self, kind):
+            super().__init__()
+            self.used = Used()
+            self.unit = {found_by}
+    """
+    assert of_project(tmp_path, UNITS.format(arguments=arguments), model=text) == [severity]
+
+
 MIXED = """
 class Mix(nn.Module):
     def __init__(self, size, weight=None):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
 from modellint.source.roles.failing_imports import cannot_be_imported
 from modellint.source.roles.program_files import PACKAGING, is_script, is_superseded, reads_command_line
 from modellint.source.roles.training_parts import methods_of_forward
@@ -25,8 +26,6 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_FILES = 24
 """What more files than these name is in use."""
-_LOOKED_UP = re.compile(r"(?<![.\w])(?:globals|locals|vars|eval|exec)\(|\bsys\.modules\b|\w\.__dict__\[")
-"""What finds names by strings."""
 _DEEPEST_DECORATOR = 2
 """How many functions hand a class on to each other."""
 _ASK = frozenset({"isinstance", "issubclass", "type", "super", "hasattr", "getattr", "callable"})
@@ -95,6 +94,8 @@ class Uses:
         if any(self._names(path, file, node) for path in paths):
             return False
         if not self._is_shared(file, node) or (vars(file.tree).get("_is_namespace") and self._is_variant(file, node)):
+            return False
+        if any(may_be_called(node, call) for call in vars(file.tree).get("_evaluated", ())):
             return False
         if isinstance(node, ast.ClassDef) and builds_by_dotted_names(self.project, file.path):
             return False
@@ -168,7 +169,7 @@ class Uses:
         return once(file.tree, "_is_imported", lambda _: self._looks_imported(file))
 
     def _looks_imported(self, file: IndexedFile) -> bool:
-        if _LOOKED_UP.search(file.source.text):
+        if LOOKED_UP.search(file.source.text):
             return False
         stem = os.path.splitext(os.path.basename(file.path))[0]  # noqa: PTH122, PTH119
         is_imported = False
@@ -180,24 +181,23 @@ class Uses:
                 return False
             for node in _imports_in(other):
                 if self._is_namespace(node, other, file):
-                    if _LOOKED_UP.search(other.source.text) or _ASKED.search(other.source.text):
+                    if LOOKED_UP.search(other.source.text) or _ASKED.search(other.source.text):
                         return False
                     vars(file.tree)["_is_namespace"] = is_imported = True
                 stars = self._stars_of(node, other, file)
                 if stars is None:
                     continue
-                if (
-                    stars
-                    and not file.names.get("__all__")
-                    and (path.endswith("__init__.py") or _LOOKED_UP.search(other.source.text))
-                ):
-                    return False
+                if stars and not file.names.get("__all__"):
+                    calls = evaluated_calls(other)
+                    if path.endswith("__init__.py") or calls is None:
+                        return False
+                    vars(file.tree).setdefault("_evaluated", []).extend(calls)
                 is_imported = True
         return is_imported
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
-        if _LOOKED_UP.search(file.source.text):
+        if LOOKED_UP.search(file.source.text):
             return False
         return reads_command_line(self.project, file) and not self._may_be_imported(file)
 
@@ -225,7 +225,7 @@ class Uses:
 
         ``import_module(f"models.{name}").get_model(args)``: what the rest of such a file does not use, nobody does.
         """
-        if _LOOKED_UP.search(file.source.text):
+        if LOOKED_UP.search(file.source.text):
             return False
         own = [node.name for node in file.tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
         for name in own:
@@ -339,7 +339,7 @@ def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:
 
 
 def _finds_by_strings(text: str) -> bool:
-    return _LOOKED_UP.search(text) is not None or _ASKED.search(text) is not None
+    return LOOKED_UP.search(text) is not None or _ASKED.search(text) is not None
 
 
 def _imports_in(file: IndexedFile) -> list[ast.Import | ast.ImportFrom]:
@@ -547,7 +547,7 @@ def _is_unbound(place: _Place, name: str) -> bool:
 def _may_bind_unseen(file: IndexedFile) -> bool:
     """Whether a file may bind names by strings, or is a notebook, whose names others bind."""
     text = file.source.text
-    return bool(file.path.endswith(".ipynb") or "setattr(" in text or "builtins" in text or _LOOKED_UP.search(text))
+    return bool(file.path.endswith(".ipynb") or "setattr(" in text or "builtins" in text or LOOKED_UP.search(text))
 
 
 def _builds_wrongly(function: _Function, place: _Place, call: ast.Call) -> bool:
