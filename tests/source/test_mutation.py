@@ -622,6 +622,17 @@ class Net(nn.Module):
 """
 
 
+def test_a_state_that_the_module_around_may_not_reset_is_a_warning() -> None:
+    text = HELD.replace("BODY", "self.cell.clear(); x = self.cell(x)")
+    of_files(
+        text.replace("self.layer.forget()", "if self.training:\n            return\n        self.layer.forget()"),
+        "net(x)",
+    )
+    arguments = ["check", "--output-format", "json", "--select", "MUT006", "net.py"]
+    found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert [finding["severity"] for finding in found] == ["warning"]
+
+
 @pytest.mark.parametrize(
     ("body", "severity"),
     [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.roles.holders import holders_of
-from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in
+from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -65,9 +65,17 @@ def _setters(methods: dict[str, _Function], sets: Callable[[_Function], bool]) -
     return (found | calling) - {"__init__", "forward", "__call__"}
 
 
+def _always_run(method: _Function) -> Iterator[ast.stmt]:
+    """The statements of a method's own block, up to one that may leave it."""
+    for statement in method.body:
+        yield statement
+        if any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement)):
+            return
+
+
 def _set_by(method: _Function) -> Iterator[str]:
     """The attributes of `self` that a method sets by statements that nothing goes round, to what it does not read there."""
-    for statement in method.body:
+    for statement in _always_run(method):
         if isinstance(statement, ast.Assign) and not any(
             _is_of_self(part) for part in of_kind(statement.value, ast.Attribute)
         ):
@@ -78,7 +86,7 @@ def _set_by(method: _Function) -> Iterator[str]:
 
 def _always_called(method: _Function) -> Iterator[ast.Call]:
     """The calls that stand alone in statements that nothing goes round."""
-    for statement in method.body:
+    for statement in _always_run(method):
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             yield statement.value
 
