@@ -366,15 +366,7 @@ def is_certain(code: Code, name: str, path: str) -> bool:
             return False
         if code.project.find(again[0].module, again[0].level, other.path) != path:
             return False
-    return imported.level > 0 or _is_only_one(code, imported.module)
-
-
-def _is_only_one(code: Code, module: str) -> bool:
-    """Whether one file alone of the project may be a module of this dotted name, and no package of that name is likely installed."""
-    mentions = code.project.mentions
-    ends = [os.sep + module.replace(".", os.sep) + end for end in (".py", f"{os.sep}__init__.py")]
-    files = mentions.code_files(f"module {module}", lambda path: path.endswith(tuple(ends)))
-    return mentions.is_whole and len(files) == 1
+    return imported.level > 0 or code.project.mentions.has_one_module(imported.module)
 
 
 def _is_plain(node: Function) -> bool:

@@ -439,7 +439,7 @@ class Modes:
 
 
 _UNTOLD = object()
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -447,6 +447,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+"""What Python compares numbers by."""
 
 
 _WORD_COMPARISONS: dict[type[ast.cmpop], Callable[[str, Any], bool]] = {
@@ -534,7 +535,7 @@ def _truth_by_locals(test: ast.expr, frame: Frame) -> bool | None:
             return (isinstance(held, Const) and held.value is None) == isinstance(op, ast.Is)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             first, second = _constant(left, frame), _constant(right, frame)
-            compare = _COMPARISONS.get(type(op))
+            compare = COMPARISONS.get(type(op))
             if first is _UNTOLD or second is _UNTOLD or compare is None:
                 return None
             try:

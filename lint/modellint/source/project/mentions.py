@@ -234,6 +234,11 @@ class Mentions:
         pattern = _alone(_encoded(name))
         return any(pattern.search(self._text(path)) for path in self._configuration)
 
+    def has_one_module(self, module: str) -> bool:
+        """Whether one file alone of the project may be a module of a dotted name, so that no package of that name is likely installed."""
+        ends = tuple(os.sep + module.replace(".", os.sep) + end for end in (".py", f"{os.sep}__init__.py"))
+        return self.is_whole and len(self.code_files(f"module {module}", lambda path: path.endswith(ends))) == 1
+
     def has_above(self, path: str, names: frozenset[str]) -> bool:
         """Whether a file of one of some names lies beside a file or in a folder above it, below the root."""
         if names not in self._folders:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from modellint.source.engine.mode_conditions import COMPARISONS
 from modellint.source.project.symbols import External, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import of_kind
 
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _FILLED = re.compile(r"torch\.(?:zeros|ones|empty|full|rand|randn)")
-_COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 
 
 class AskedRank(NamedTuple):
@@ -35,14 +27,14 @@ class AskedRank(NamedTuple):
 
     def holds(self, rank: int) -> bool:
         """Whether it does for a number of dimensions."""
-        return _COMPARED[self.operator](rank, self.number)
+        return COMPARISONS[self.operator](rank, self.number)
 
 
 def asked_rank(test: ast.expr) -> AskedRank | None:
     """The condition on the rank of an attribute that a test is, if it is one."""
     match test:
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]) if (
-            type(op) in _COMPARED
+            type(op) in COMPARISONS
         ):
             name = _tensor_asked(left)
             return AskedRank(name, type(op), number) if name is not None else None

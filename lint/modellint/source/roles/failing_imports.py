@@ -56,7 +56,8 @@ def _misses(project: Project, file: IndexedFile, part: tuple[ast.ImportFrom, ast
             return False
         if not once(file.tree, f"_is_a_value_{bound}", lambda tree: _is_a_value(tree, bound)):
             return False
-    return statement.level > 0 or _is_only_one(project, module)
+    project.touch_tree()
+    return statement.level > 0 or project.mentions.has_one_module(module)
 
 
 def _is_a_value(tree: ast.Module, name: str) -> bool:
@@ -64,11 +65,3 @@ def _is_a_value(tree: ast.Module, name: str) -> bool:
     parents = parents_in(tree)
     reads = [node for node in of_kind(tree, ast.Name) if node.id == name and isinstance(node.ctx, ast.Load)]
     return bool(reads) and not any(isinstance(parents.get(node), ast.Attribute) for node in reads)
-
-
-def _is_only_one(project: Project, module: str) -> bool:
-    """Whether one file alone of the project may be a module of this dotted name."""
-    project.touch_tree()
-    mentions = project.mentions
-    ends = tuple(os.sep + module.replace(".", os.sep) + end for end in (".py", f"{os.sep}__init__.py"))
-    return mentions.is_whole and len(mentions.code_files(f"module {module}", lambda path: path.endswith(ends))) == 1
