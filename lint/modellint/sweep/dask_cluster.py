@@ -52,7 +52,8 @@ def results_of_cluster(tasks: Mapping[str, str], workers: int, told: Callable[[s
             dashboard_address="127.0.0.1:0",
             # What a target may use, its own limit says.
             memory_limit=0,
-            silence_logs=logging.ERROR,
+            # A lost worker is told of by its tasks. What a worker logs as an error is mostly that the cluster closed before it.
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
