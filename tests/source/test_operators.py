@@ -444,9 +444,9 @@ def test_samples_of_distributions(body: str, codes: list[str]) -> None:
     assert [finding.code for finding in modellint.check_source(net(body)).diagnostics] == codes
 
 
-_ONLY_CORE = "converts only from `torch.export` with core ATen decompositions"
+_ONLY_CORE = "converts at most from `torch.export` with core ATen decompositions"
 _ONLY_ONE = (
-    "converts only where it leaves one element of each channel, and from `torch.export` with core ATen decompositions"
+    "converts at most where it leaves one element of each channel, and from `torch.export` with core ATen decompositions"
 )
 
 
@@ -479,22 +479,22 @@ def test_pooling_to_one_element_is_a_mean(size: str, severity: str, claim: str) 
 @pytest.mark.parametrize(
     ("body", "severity", "claim"),
     [
-        ("return torch.lerp(x, y, x.sigmoid().reshape(4, 4))", "warning", "converts only from"),
+        ("return torch.lerp(x, y, x.sigmoid().reshape(4, 4))", "warning", "converts at most from"),
         ("return torch.lerp(x, y, 0.3)", "error", "does not convert"),
         ("return x.lerp(y, 0.3)", "error", "does not convert"),
         ("x = x * 2\nx.lerp_(y, weight=0.3)\nreturn x", "error", "does not convert"),
         (
             "return x.lerp(y, w)",
             "warning",
-            "converts only with a tensor of one dimension or more for its weight, and from",
+            "converts at most with a tensor of one dimension or more for its weight, and from",
         ),
-        ("return torch.linalg.matrix_power(x, 3)", "warning", "converts only from"),
+        ("return torch.linalg.matrix_power(x, 3)", "warning", "converts at most from"),
         ("return torch.matrix_power(x, -1)", "error", "does not convert"),
-        ("return x.matrix_power(w)", "warning", "converts only for an exponent that is not negative, and from"),
-        ("return torch.diag(x)", "warning", "converts only from"),
+        ("return x.matrix_power(w)", "warning", "converts at most for an exponent that is not negative, and from"),
+        ("return torch.diag(x)", "warning", "converts at most from"),
         ("return torch.diag(x.reshape(4, 4), 1)", "error", "does not convert"),
-        ("return torch.diag(x.reshape(4), 1)", "warning", "converts only from"),
-        ("return x.diag(1)", "warning", "converts only for the main diagonal or a vector, and from"),
+        ("return torch.diag(x.reshape(4), 1)", "warning", "converts at most from"),
+        ("return x.diag(1)", "warning", "converts at most for the main diagonal or a vector, and from"),
     ],
 )
 def test_which_uses_convert_with_decompositions(body: str, severity: str, claim: str) -> None:

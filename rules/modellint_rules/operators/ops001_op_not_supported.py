@@ -55,9 +55,9 @@ class OpNotSupported(Rule):
     `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
     same, as `ct.convert` by itself refuses the operator.
 
-    Where core ATen decompositions convert some uses of an operator alone, the message says which, and a use that certainly is none of
-    these is an error: a pooling in three dimensions to more than one element, `lerp` with a number for its weight, a negative
-    power of a matrix, `diag` beside the main diagonal of a matrix.
+    "At most" says that no other route converts any use, and that this one converts some. Where it is known which, the message
+    says so, and a use that certainly is none of these is an error: a pooling in three dimensions to more than one element,
+    `lerp` with a number for its weight, a negative power of a matrix, `diag` beside the main diagonal of a matrix.
 
     A result that only goes, as an argument beside the first, to code from outside the project is for information, and the
     message names that code; an operator whose result nothing reads is left out, as a capture drops it.
@@ -265,7 +265,7 @@ def _failure(row: OperatorSupport, where: str = "") -> str:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    return f"converts only{where and f' {where}, and'} from `torch.export` with core ATen decompositions"
+    return f"converts at most{where and f' {where}, and'} from `torch.export` with core ATen decompositions"
 
 
 _INDEXED = frozenset({"index_copy", "index_fill", "index_add"})

@@ -215,7 +215,7 @@ def _where(use: Refusal) -> str:
     if use.ios is not None:
         return f"does not convert for targets before iOS {use.ios}"
     if use.core_only:
-        return "converts only from `torch.export` with core ATen decompositions"
+        return "converts at most from `torch.export` with core ATen decompositions"
     if use.export:
         return "does not convert from `torch.jit.trace`"
     return "does not convert from `torch.export`" if use.trace else "does not convert"
