@@ -333,6 +333,33 @@ def test_a_dropout_that_forward_builds_is_always_on(body: str, count: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "severity"),
+    [
+        ("net = net.cuda()", "", "info"),
+        ("", "net.to('cuda:0').eval()", "info"),
+        ("", "if not net.training:\n        net.eval()\n    net.cuda()", "info"),
+        ("", "if fast:\n        return net\n    net.cuda()", "warning"),
+        ("if fast:\n        net.cuda()", "", "warning"),
+        ("", "net.cuda() if fast else net", "warning"),
+        ("", "net.to(fast)", "warning"),
+        ("torch.cuda.synchronize()", "", "warning"),
+        ("def later():\n        net.cuda()", "", "warning"),
+    ],
+)
+def test_a_load_in_what_needs_a_gpu_anyway(before: str, after: str, severity: str) -> None:
+    load = "state = torch.load('model.pth')"
+    head = f"import torch\n\n\ndef restore(net, fast):\n    {before or 'pass'}\n"
+    text = f"{head}    {load}\n    net.load_state_dict(state)\n    {after or 'pass'}\n"
+    assert _severities(text) == [severity]
+    tried = text.replace(f"    {load}\n", f"    try:\n        {load}\n    except RuntimeError:\n        return None\n")
+    assert _severities(tried) == ["warning"]
+
+
+def _severities(text: str) -> list[str]:
+    return [one.severity.name.lower() for one in modellint.check_source(text).diagnostics if one.code == "DEV002"]
+
+
+@pytest.mark.parametrize(
     ("test", "first", "second", "found"),
     [
         ("torch.cuda.is_available()", "torch.load(p)", "torch.load(p, map_location='cpu')", False),

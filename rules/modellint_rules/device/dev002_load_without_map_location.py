@@ -67,7 +67,8 @@ class LoadWithoutMapLocation(Rule):
     every `torch.save` of the project that may write it, by its name or by the class of its module, saves from the CPU: behind
     `net.cpu()`, or as `{k: v.cpu() for k, v in net.state_dict().items()}`. A file from elsewhere is then taken to be like these.
     So are loads that need a GPU anyway: the engine of a `TRTModule`, and what stands behind a test for a strategy of several
-    devices. In tests, in what only a trainer runs, and of what only an optimizer or its like is given, the finding is information.
+    devices. In tests, in what only a trainer runs, of what only an optimizer or its like is given, and where the same run of
+    statements has a `.cuda()` or `.to("cuda")` that nothing goes round, the finding is information.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -94,12 +95,13 @@ class LoadWithoutMapLocation(Rule):
                 if call.node.args and code.is_saved_on_cpu(call.node.args[0], call.function, takers):
                     continue
                 of_training = bool(takers) and all(_OF_TRAINING.search(ast.unparse(taker)) for taker in takers)
+                aside = of_training or _goes_to_a_gpu(call, code)
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
                     call.node,
                     "`torch.load` without `map_location` fails on a machine without the device that the checkpoint was saved from",
-                    severity=Severity.INFO if of_training else self.severity,
+                    severity=Severity.INFO if aside else self.severity,
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
@@ -292,6 +294,57 @@ def _needs_a_gpu(call: Call, code: Code) -> bool:
         for test in code.conditions(call.node, call.function)
         for part in walk(test)
     )
+
+
+def _goes_to_a_gpu(call: Call, code: Code) -> bool:
+    """Whether whoever gets to a call also gets to a `.cuda()` or a `.to("cuda")` in the blocks around it: it needs a GPU anyway."""
+    outermost = call.function or code.file.tree
+    parents = parents_in(outermost)
+    child: ast.AST = call.statement
+    while child is not outermost:
+        parent = parents.get(child, outermost)
+        if isinstance(parent, ast.Try):
+            return False
+        for block in (getattr(parent, "body", ()), getattr(parent, "orelse", ())):
+            if isinstance(block, list) and child in block and any(map(_takes_to_a_gpu, _always_run(block, child))):
+                return True
+        child = parent
+    return False
+
+
+def _always_run(block: list[ast.stmt], statement: ast.AST) -> Iterator[ast.stmt]:
+    """A statement of a block, those before it, and those behind it up to one that may leave the block."""
+    at = block.index(statement)  # type: ignore[arg-type]
+    yield from block[: at + 1]
+    if any(map(_may_leave, walk(block[at]))):
+        return
+    for later in block[at + 1 :]:
+        yield later
+        if any(map(_may_leave, walk(later))):
+            return
+
+
+def _may_leave(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom))
+
+
+def _takes_to_a_gpu(statement: ast.stmt) -> bool:
+    """Whether a simple statement takes something to a GPU, on no condition."""
+    if not isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)):
+        return False
+    parts = walk(statement)
+    if any(isinstance(part, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)) for part in parts):
+        return False
+    return any(map(_is_move_to_a_gpu, parts))
+
+
+def _is_move_to_a_gpu(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="cuda", value=owner), args=[]):
+            return not (isinstance(owner, ast.Name) and owner.id == "torch")
+        case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Constant(value=str(device))]):
+            return device.partition(":")[0] == "cuda"
+    return False
 
 
 def _comes_from(name: str, modules: str, code: Code) -> bool:
