@@ -445,9 +445,7 @@ def test_samples_of_distributions(body: str, codes: list[str]) -> None:
 
 
 _ONLY_CORE = "converts at most from `torch.export` with core ATen decompositions"
-_ONLY_ONE = (
-    "converts at most where it leaves one element of each channel, and from `torch.export` with core ATen decompositions"
-)
+_ONLY_ONE = "converts at most where it leaves one element of each channel, and from `torch.export` with core ATen decompositions"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from modellint.authoring import (
     Rule,
     Severity,
     Tensor,
+    Trigger,
     alternatives,
     operators,
     parents_in,
@@ -100,7 +101,7 @@ class BufferMutatedWithoutState(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward", Trigger.CHANGES_STATE_ANYWHERE)
     only_modules = True
     only_forward = True
     supersedes = ("MUT006",)

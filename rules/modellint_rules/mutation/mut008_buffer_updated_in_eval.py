@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, walk
 from modellint_rules.mutation.running_statistics import Update, updates
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class BufferUpdatedInEval(Rule):
     name = "buffer-updated-in-eval"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward", Trigger.CHANGES_STATE)
     only_modules = True
     only_forward = True
     fixable = "`if self.training:`"

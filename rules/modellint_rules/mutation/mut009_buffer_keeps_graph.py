@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Value, alternatives, walk
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Trigger, Value, alternatives, walk
 from modellint_rules.mutation.running_statistics import updates
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class BufferKeepsGraph(Rule):
     name = "buffer-keeps-graph"
     severity = Severity.WARNING
     live_needs = "values run"
-    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward", Trigger.CHANGES_STATE)
     only_modules = True
     only_forward = True
     fixable = "detach the old value"

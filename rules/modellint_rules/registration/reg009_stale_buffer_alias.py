@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Container, Diagnostic, Instance, Rule, Severity, Value, alternatives
+from modellint.authoring import Container, Diagnostic, Instance, Rule, Severity, Trigger, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -74,7 +74,7 @@ class StaleBufferAlias(Rule):
     severity = Severity.WARNING
     advice = "Look the buffers up when they are used: `getattr(self, name)`"
     withdraws = True
-    needs = (frozenset({"register_buffer", "Buffer"}),)
+    needs = (frozenset({"register_buffer", "Buffer"}), Trigger.KEEPS_CONTAINERS)
     supersedes = ("REG006",)
     only_modules = True
 

@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
+from modellint.source.triggers.patterns.attribute_values import keeps_containers
 from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors, untracked
-from modellint.source.triggers.patterns.inplace_writes import assigns_attributes, assigns_items, indexes, mixes, writes
+from modellint.source.triggers.patterns.inplace_writes import (
+    assigns_attributes,
+    assigns_items,
+    changes_state,
+    indexes,
+    mixes,
+    writes,
+)
 from modellint.source.triggers.patterns.numeric_range import long, tiny, wide
-from modellint.source.triggers.patterns.project_calls import calls_project
+from modellint.source.triggers.patterns.project_calls import calls_project, imports_a_project
 from modellint.source.triggers.patterns.return_values import returns_dict, returns_others
 from modellint.source.triggers.patterns.tensor_rank import gets_wide, pins_sizes
 from modellint.source.triggers.patterns.tensor_to_python import branches, loops, takes_numbers, uses_numpy
@@ -36,6 +44,8 @@ OF_FORWARD = frozenset(
         Trigger.WRITES_BY_INDEX,
         Trigger.WRITES_ITEMS,
         Trigger.SETS_ATTRIBUTES,
+        Trigger.CHANGES_STATE,
+        Trigger.CHANGES_STATE_ANYWHERE,
     }
 )
 """Signs of what ``forward`` runs."""
@@ -44,6 +54,7 @@ SIGNS = OF_FORWARD | {
     Trigger.NO_RUNNING_STATISTICS,
     Trigger.CASTS_PARAMETER,
     Trigger.CALLS_PROJECT,
+    Trigger.KEEPS_CONTAINERS,
     Trigger.HIGH_RANK,
     Trigger.ABOVE_FLOAT16,
     Trigger.BELOW_FLOAT16,
@@ -82,6 +93,12 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
             return assigns_items(run)
         case Trigger.SETS_ATTRIBUTES:
             return assigns_attributes(run)
+        case Trigger.CHANGES_STATE:
+            return changes_state(run)
+        case Trigger.CHANGES_STATE_ANYWHERE:
+            return bool(file.stars) or imports_a_project(file) or changes_state(run)
+        case Trigger.KEEPS_CONTAINERS:
+            return keeps_containers(file, nodes)
         case Trigger.ABOVE_FLOAT16:
             return wide(file, nodes, run)
         case Trigger.BELOW_FLOAT16:

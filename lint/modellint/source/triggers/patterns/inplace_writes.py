@@ -65,6 +65,16 @@ def assigns_attributes(run: Sequence[ast.stmt]) -> bool:
     return False
 
 
+def changes_state(run: Sequence[ast.stmt]) -> bool:
+    """Whether something is changed in place, or an attribute bound."""
+    for function in functions_in(run):
+        if _writes(function) or any(not isinstance(node.ctx, ast.Load) for node in of_kind(function, ast.Attribute)):
+            return True
+        if any(called_name(call) in ("setattr", "__setattr__") for call in of_kind(function, ast.Call)):
+            return True
+    return False
+
+
 def _is_range(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called_name(node) == "range"
 
