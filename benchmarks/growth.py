@@ -103,6 +103,29 @@ def _views(n: int) -> str:
     return flow(["v0 = x * 1"], lambda i: [f"v{i + 1} = v{i}.view(-1)", f"v{i + 1}.add_(1)"], ["return v0"], n)
 
 
+def _sequences(n: int) -> str:
+    layers = (
+        "nn.Conv2d(wide, wide, 3)",
+        "nn.BatchNorm2d(wide)",
+        "nn.ReLU()",
+        "nn.Upsample(scale_factor=2)",
+        "nn.MaxPool2d(2)",
+    )
+    choices = "".join(
+        f"        {'el' if at else ''}if kind == {'CNRUM'[at]!r}:\n            layers.append({layer})\n"
+        for at, layer in enumerate(layers)
+    )
+    flat = (
+        "def flat(*parts):\n    found = []\n    for part in parts:\n        if isinstance(part, nn.Sequential):\n"
+        "            for inner in part.children():\n                found.append(inner)\n"
+        "        elif isinstance(part, nn.Module):\n            found.append(part)\n    return nn.Sequential(*found)\n\n\n"
+    )
+    row = f"def row(wide, kinds):\n    layers = []\n    for kind in kinds:\n{choices}    return flat(*layers)\n\n\n"
+    parts = ["part0 = row(1, kinds)", *(f"part{i} = flat(part{i - 1}, row({i + 1}, kinds))" for i in range(1, n))]
+    net = module([*parts, f"self.all = part{n - 1}"], ["return self.all(x)"])
+    return HEAD + flat + row + net.replace("__init__(self)", "__init__(self, kinds='CNR')")
+
+
 def _inherited(n: int) -> str:
     first = module(["self.a = [nn.Linear(2, 2)]"], name="C0")
     return (
@@ -232,6 +255,7 @@ OTHERS: dict[str, Callable[[int], str]] = {
         lambda i: module(["self.a = nn.Linear(2, 2)"], ["return self.a(x)"], f"N{i}"), n
     ),
     "classes each of the one before": _inherited,
+    "sequences that take in the layers of others": _sequences,
     "empty classes each of the one before": lambda n: (
         HEAD
         + module(["self.a = [nn.Linear(2, 2)]"], name="C0")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives
 
@@ -204,6 +204,7 @@ def _asked(
 ) -> Iterator[Known | None]:
     """What ``ask`` says of each thing that is called in any reading; notes the arguments of the constructor whose defaults it takes."""
     # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
+    layers = _Layers(code, ask, defaults)
     seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
     for reading in readings:
         if reading.name.startswith("torch.Tensor.") and not seen:
@@ -225,7 +226,7 @@ def _asked(
                 defaults |= names
                 parts = tuple(part for part in parts if part.external_name is None)
             for part in parts:
-                yield next(_layers(code, part, ask, reading.arguments.get(0, "input"), defaults), None)
+                yield layers.of(part, reading.arguments.get(0, "input"))
 
 
 def _answer(code: Code, use: Use, ask: Callable[[Use], Known | None], defaults: set[str]) -> Known | None:
@@ -248,38 +249,64 @@ def _answer(code: Code, use: Use, ask: Callable[[Use], Known | None], defaults: 
     return answer
 
 
-def _layers(
-    code: Code,
-    value: Value,
-    ask: Callable[[Use], Known | None],
-    source: Value | None,
-    defaults: set[str],
-    beside: Sequence[Value] = (),
-    depth: int = 0,
-) -> Iterator[Known]:
-    """What ``ask`` says of torch's layers that calling a module runs, as far as this code builds them."""
-    if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
-        return
-    if value.name.endswith((".Sequential", ".ModuleList")):
-        for inner in value.held:
-            yield from _layers(code, inner, ask, None, defaults, value.held, depth)
-        return
-    if isinstance(value.callee, ClassRef):
-        for inner in code.passed(value) if depth < _DEEPEST else ():
-            yield from _layers(code, inner, ask, None, defaults, (), depth + 1)
-        for name in code.passed_classes(value) if code.holds(value.node) else ():
-            if name.startswith("torch.nn."):
-                known = ask(Use(name, Arguments([], [], {}), value.node))
-                if known is not None:
-                    yield known
-        return
-    called = value.node.func
-    # Under another name, or in another file, whoever woke the rule did not see the class.
-    written = getattr(called, "attr", ""), getattr(called, "id", "")
-    own = value.name.rpartition(".")[2] in written or not defaults.isdisjoint(written)
-    if not own or not code.holds(value.node):
-        return
-    calls = code.readings(value.node)
-    built = [_answer(code, Use(value.name, call.arguments, call.node, source, beside), ask, defaults) for call in calls]
-    if built and built[0] is not None and None not in built:
-        yield built[0]
+class _Layers(Generic[Known]):
+    """What a question says of torch's layers that calling a module runs, as far as this code builds them: one answer a module.
+
+    A loop over characters that append layers leaves thousands of values of a few calls, in containers in each other: what is built
+    by the same call, of what holds the same, is asked about once.
+    """
+
+    def __init__(self, code: Code, ask: Callable[[Use], Known | None], defaults: set[str]) -> None:
+        self.code = code
+        self.ask = ask
+        self.defaults = defaults
+        self._answers: dict[object, Known | None] = {}
+
+    def of(self, value: Value, source: Value | None, beside: Sequence[Value] = (), depth: int = 0) -> Known | None:
+        """The first answer that is one; ``beside`` are the modules of the container that a module stands in."""
+        if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
+            return None
+        around = frozenset(getattr(part, "node", None) for part in beside)
+        key = (
+            value.node,
+            value.name,
+            frozenset(getattr(part, "node", None) for part in value.held),
+            around,
+            id(source),
+            depth,
+        )
+        if key not in self._answers:
+            self._answers[key] = None
+            self._answers[key] = next(self._answered(value, value.node, source, beside, depth), None)
+        return self._answers[key]
+
+    def _answered(
+        self, value: Instance, node: ast.Call, source: Value | None, beside: Sequence[Value], depth: int
+    ) -> Iterator[Known]:
+        code = self.code
+        if value.name.endswith((".Sequential", ".ModuleList")):
+            yield from self._of_each(value.held, value.held, depth)
+            return
+        if isinstance(value.callee, ClassRef):
+            yield from self._of_each(code.passed(value) if depth < _DEEPEST else (), (), depth + 1)
+            for name in code.passed_classes(value) if code.holds(node) else ():
+                if name.startswith("torch.nn."):
+                    known = self.ask(Use(name, Arguments([], [], {}), node))
+                    if known is not None:
+                        yield known
+            return
+        # Under another name, or in another file, whoever woke the rule did not see the class.
+        written = getattr(node.func, "attr", ""), getattr(node.func, "id", "")
+        own = value.name.rpartition(".")[2] in written or not self.defaults.isdisjoint(written)
+        if not own or not code.holds(node):
+            return
+        uses = (Use(value.name, call.arguments, call.node, source, beside) for call in code.readings(node))
+        built = [_answer(code, use, self.ask, self.defaults) for use in uses]
+        if built and built[0] is not None and None not in built:
+            yield built[0]
+
+    def _of_each(self, values: Iterable[Value], beside: Sequence[Value], depth: int) -> Iterator[Known]:
+        for inner in values:
+            known = self.of(inner, None, beside, depth)
+            if known is not None:
+                yield known

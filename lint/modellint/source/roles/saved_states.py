@@ -6,12 +6,12 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import blocks
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
-from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once, walk
+from modellint.source.roles.file_name_patterns import HOLE, is_alike, may_be_one, names_of, values_of
+from modellint.source.syntax.ast_walk import called_name, of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -20,16 +20,9 @@ if TYPE_CHECKING:
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _Maker: TypeAlias = tuple[str, int]
 """Where a class or function of the project stands."""
-_HOLE = "\0"
-"""Stands in the name of a file for what is not spelt out."""
 _MOST_FILES = 100
 """In more files than these nobody looks for what they save."""
 _MOST_SAVES = 200
-_MOST_NAMES = 8
-"""So many names are told of one path."""
-_MOST_STEPS = 3
-"""So many variables are followed to what they are bound to."""
-_LONGEST_NAME = 120
 _SAVE = re.compile(rb"(?<![\w.])(?:\w+\.)?save\(")
 _TO_CPU = re.compile(rb"\.cpu\(\)|['\"]cpu['\"]")
 _ON_ITSELF = frozenset({"eval", "train", "requires_grad_"})
@@ -67,8 +60,8 @@ class SavedStates:
     def _look_for(self, names: frozenset[str]) -> bool:
         own = frozenset(name for save in self._on_cpu for name in save.names)
         others = frozenset(name for save in self._others for name in save.names)
-        return all(any(_is_alike(name, other) for other in own) for name in names) and not any(
-            _meet(name, other) for other in others for name in names
+        return all(any(is_alike(name, other) for other in own) for name in names) and not any(
+            may_be_one(name, other) for other in others for name in names
         )
 
     def have_makers_on_cpu(self, makers: set[_Maker | None]) -> bool:
@@ -90,7 +83,7 @@ def is_saved_on_cpu(
     elsewhere = _saves_elsewhere(project, file)
     around = function if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
     states = once(file.tree, "_saved_states", lambda _: SavedStates((*_own_saves(project, file), *elsewhere)))
-    if states.have_names_on_cpu(frozenset(_names_of(path, around, file))):
+    if states.have_names_on_cpu(frozenset(names_of(path, around, file))):
         return True
     return states.have_makers_on_cpu({_maker_of(project, file, taker, around) for taker in takers})
 
@@ -118,7 +111,7 @@ def _find_saves(project: Project) -> list[tuple[str, list[Save]]]:
     return saves
 
 
-_UNKNOWN = Save(frozenset({_HOLE}), False, None)
+_UNKNOWN = Save(frozenset({HOLE}), False, None)
 
 
 def _own_saves(project: Project, file: IndexedFile) -> list[Save]:
@@ -143,7 +136,7 @@ def _saves_in(project: Project, file: IndexedFile) -> Iterator[Save]:
         place = _Place(file, function)
         owner = _owner_of(state, place)
         yield Save(
-            frozenset(_names_of(path, function, file)),
+            frozenset(names_of(path, function, file)),
             place.is_on_cpu(state, place.statement_of(call)),
             _maker_of(project, file, owner, function) if owner is not None else None,
         )
@@ -386,7 +379,7 @@ def _maker_of(project: Project, file: IndexedFile, module: ast.expr, function: _
     module = _moved_module(module)
     name = ast.unparse(module)
     values = [
-        _moved_module(value) if isinstance(value, ast.expr) else None for value in _values_of(module, function, file)
+        _moved_module(value) if isinstance(value, ast.expr) else None for value in values_of(module, function, file)
     ]
     makers: set[_Maker | None] = set()
     for value in values:
@@ -411,145 +404,3 @@ def _moved_module(module: ast.expr) -> ast.expr:
                 module = inner
             case _:
                 return module
-
-
-def _values_of(name: ast.expr, function: _Function | None, file: IndexedFile) -> Sequence[object]:
-    """All that is bound to a variable, or to an attribute of `self` by the methods of the class."""
-    match name:
-        case ast.Name(id=variable):
-            local = file.bound_in(function) if function is not None else None
-            if local is not None and (variable in local.parameters or variable in local.locals):
-                return [*local.locals.get(variable, ()), *([None] if variable in local.parameters else ())]
-            return file.names.get(variable, ())
-        case ast.Attribute(value=ast.Name(id="self"), attr=attribute) if function is not None:
-            stores = once(file.tree, "_stores_beside", lambda _: _stores_beside(file))
-            return stores.get(function, {}).get(attribute, ())
-    return ()
-
-
-def _stores_beside(file: IndexedFile) -> dict[_Function, dict[str, list[ast.expr]]]:
-    """What the methods of its class bind to attributes, for each method of a file."""
-    found: dict[_Function, dict[str, list[ast.expr]]] = {}
-    for cls in of_kind(file.tree, ast.ClassDef):
-        stores: dict[str, list[ast.expr]] = {}
-        for method in functions_in([cls]):
-            found[method] = stores
-            for attribute, value in file.bound_in(method).stores:
-                stores.setdefault(attribute, []).append(value)
-    return found
-
-
-def _names_of(path: ast.expr, function: _Function | None, file: IndexedFile) -> set[str]:
-    """How the file that a path leads to may be called, with holes: ``{epoch}_net.pth``."""
-    names = _texts(path, function, file, frozenset()) if _is_short(path) else {_HOLE}
-    return {_in_one_hole(re.split(r"[/\\]", name)[-1]) for name in names}
-
-
-def _texts(node: ast.expr | None, function: _Function | None, file: IndexedFile, seen: frozenset[str]) -> set[str]:
-    """The texts that an expression may stand for, with holes."""
-    match node:
-        case ast.Constant(value=str() as text):
-            return {text.replace(_HOLE, "")[-_LONGEST_NAME:]}
-        case ast.JoinedStr(values=parts):
-            return _joined([_texts(part, function, file, seen) for part in parts], "")
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return _joined([_texts(part, function, file, seen) for part in (left, right)], "")
-        case ast.BinOp(op=ast.Div(), left=left, right=right):
-            return _joined([_texts(part, function, file, seen) for part in (left, right)], "/")
-        case ast.BinOp(op=ast.Mod(), left=left):
-            return {_PLACEHOLDER.sub(_HOLE, text) for text in _texts(left, function, file, seen)}
-        case ast.Call(func=ast.Attribute(value=text, attr="format")):
-            return {re.sub(r"\{[^{}]*\}", _HOLE, part) for part in _texts(text, function, file, seen)}
-        case ast.Call(args=parts) if called_name(node) in ("join", "joinpath", "Path"):
-            whole = [_texts(part, function, file, seen) for part in parts]
-            return _joined(whole, "/") if whole else {_HOLE}
-        case ast.Call(func=ast.Name(id="str"), args=[inner]):
-            return _texts(inner, function, file, seen)
-        case ast.IfExp(body=body, orelse=other):
-            return _few(_texts(body, function, file, seen) | _texts(other, function, file, seen))
-        case ast.Name(id=name) if name not in seen and len(seen) < _MOST_STEPS:
-            values = _values_of(node, function, file)
-            if function is not None and name in file.bound_in(function).parameters:
-                # Callers may hand over another than the default.
-                values = [*values, _default_of(name, function)]
-            named = [value if isinstance(value, ast.expr) and _is_short(value) else None for value in values]
-            texts = {text for value in named for text in _texts(value, function, file, seen | {name})}
-            return _few(texts or {_HOLE})
-        case ast.Attribute() if function is not None:
-            dotted = ast.unparse(node)
-            bound = once(function, "_bound_attributes", _bound_attributes).get(dotted, ())
-            if len(bound) == 1 and dotted not in seen and len(seen) < _MOST_STEPS and _is_short(bound[0]):
-                return _texts(bound[0], function, file, seen | {dotted})
-    return {_HOLE}
-
-
-_PLACEHOLDER = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
-
-
-def _is_short(node: ast.expr) -> bool:
-    return len(walk(node)) <= _LONGEST_NAME
-
-
-def _joined(parts: list[set[str]], between: str) -> set[str]:
-    """The texts that parts make together."""
-    texts = {""}
-    for number, part in enumerate(parts):
-        pairs = product(texts, part)
-        texts = _few({(left + between + right if number else right)[-_LONGEST_NAME:] for left, right in pairs})
-    return texts
-
-
-def _few(texts: set[str]) -> set[str]:
-    return texts if len(texts) <= _MOST_NAMES else {_HOLE}
-
-
-def _default_of(name: str, function: _Function) -> ast.expr | None:
-    """The default of an argument."""
-    positional = [*function.args.posonlyargs, *function.args.args]
-    first = len(positional) - len(function.args.defaults)
-    defaults = dict(zip((part.arg for part in positional[first:]), function.args.defaults, strict=True))
-    own = zip((part.arg for part in function.args.kwonlyargs), function.args.kw_defaults, strict=True)
-    return defaults.get(name) or dict(own).get(name)
-
-
-def _bound_attributes(function: _Function) -> dict[str, list[ast.expr]]:
-    """What a function binds to attributes of whatever it knows: ``args.path = "net.pth"``."""
-    bound: dict[str, list[ast.expr]] = {}
-    for part in of_kind(function, ast.Assign):
-        for target in part.targets:
-            if isinstance(target, ast.Attribute):
-                bound.setdefault(ast.unparse(target), []).append(part.value)
-    return bound
-
-
-def _in_one_hole(name: str) -> str:
-    return re.sub(f"{_HOLE}+", _HOLE, name)
-
-
-def _words_in(name: str) -> frozenset[str]:
-    """The words of a name, without its suffixes."""
-    return frozenset(re.findall(r"[^\W\d_]{2,}", re.sub(r"(?<!^)(?:\.\w+)+$", "", name)))
-
-
-def _is_alike(name: str, other: str) -> bool:
-    """Whether two names may be one, and share a word."""
-    return not _words_in(name).isdisjoint(_words_in(other)) and _meet(name, other)
-
-
-def _meet(left: str, right: str) -> bool:
-    """Whether two names with holes may be one."""
-    reached = _over_holes({0}, right)
-    for part in left:
-        if part == _HOLE:
-            reached = set(range(min(reached), len(right) + 1))
-        else:
-            kept = {at for at in reached if right[at : at + 1] == _HOLE}
-            reached = _over_holes(kept | {at + 1 for at in reached if right[at : at + 1] == part}, right)
-        if not reached:
-            return False
-    return len(right) in reached
-
-
-def _over_holes(places: set[int], name: str) -> set[int]:
-    """Places in a name, and those behind the holes that begin there: names have no two holes in a row."""
-    return places | {at + 1 for at in places if name[at : at + 1] == _HOLE}
