@@ -310,6 +310,20 @@ def test_sizes_of_the_input(body: str) -> None:
     assert said(net(body, "self.conv = nn.Conv2d(3, 8, 1)\nself.w = nn.Parameter(torch.ones(4))"), "SHP004") == []
 
 
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return F.conv2d(x, self.make(x).reshape(8, 3, 3, 3))", 0),
+        ("w = self.make(x).view(3, 8, 3, 3)\nreturn F.conv_transpose2d(x, bias=None, weight=w)", 0),
+        ("return F.conv2d(self.make(x).reshape(8, 3, 3, 3), self.w)", 1),
+        ("return F.linear(x, self.make(x).reshape(8, 3))", 1),
+    ],
+)
+def test_sizes_of_the_weight_of_a_convolution(body: str, count: int) -> None:
+    init = "self.make = nn.Linear(4, 216)\nself.w = nn.Parameter(torch.ones(8, 3, 3, 3))"
+    assert len(said(net(body, init), "SHP004")) == count
+
+
 # SHP006
 
 

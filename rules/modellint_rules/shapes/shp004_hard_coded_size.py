@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ class HardCodedSize(Rule):
     ## Known limits
     Only where every size is a number it is sure that the sizes of the input are pinned: `x.view(-1, 512)` may fit a layer that
     wants 512 numbers. A row of numbers that `style.view(1, 3, 1, 1)` lines up with channels has as many by its meaning.
-    Tensors that lost their batch, parameters and constants are left alone.
+    Tensors that lost their batch, parameters and constants are left alone, and so is what a convolution takes for its weight
+    (`F.conv2d(x, self.make(y).reshape(8, 3, 3, 3))`): its sizes are those of a layer.
 
     ## References
     - <https://github.com/apple/coremltools/issues/914>
@@ -90,6 +92,7 @@ class HardCodedSize(Rule):
         """Ask every reshaping that `forward` runs for its sizes."""
         if code.is_never_exported:
             return
+        weights: set[int] | None = None
         for readings in code.calls:
             call = readings[0]
             sizes = call.literal_sizes
@@ -99,6 +102,9 @@ class HardCodedSize(Rule):
             if call.function is None or call.function not in code.in_forward:
                 continue
             if not all(map(_pins_batch, readings)) or code.is_for_loss_only(call.node, call.function):
+                continue
+            weights = _convolution_weights(code) if weights is None else weights
+            if all(id(part) in weights for reading in readings for part in alternatives(reading.result)):
                 continue
             edit = code.rewriter.replace(sizes[0], "-1")
             yield code.finding(
@@ -126,6 +132,20 @@ class HardCodedSize(Rule):
                 at=failure.place,
                 modules=[failure.module],
             )
+
+
+def _convolution_weights(code: Code) -> set[int]:
+    """Identity of the tensors that a convolution takes for its weight: their sizes are those of a layer, whatever they are made of."""
+    given = (
+        reading.arguments.get(1, "weight")
+        for readings in code.calls
+        for reading in readings
+        if _CONVOLUTION.fullmatch(reading.name)
+    )
+    return {id(part) for value in given if value is not None for part in alternatives(value)}
+
+
+_CONVOLUTION = re.compile(r"torch\.(?:nn\.functional\.)?conv(?:_transpose)?[123]d")
 
 
 def _is_one(size: ast.expr) -> bool:
