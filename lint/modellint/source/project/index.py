@@ -459,14 +459,16 @@ class Project:
         other = self.file(ref.path)
         if other is None:
             return None
+        is_package = os.path.basename(ref.path) == "__init__.py"  # noqa: PTH119
+        path = self._in_folder(os.path.dirname(ref.path), [name]) if is_package else None  # noqa: PTH120
+        if path is not None and name not in other.names:
+            # Before what it brings in by `import *`: for a name that is not there a package of a thousand files is looked through.
+            self.touched.add(other.path)
+            return FileRef(path)
         symbol = self._in_file(other, name, depth)
         if symbol is not None:
             return symbol
-        if os.path.basename(ref.path) == "__init__.py":  # noqa: PTH119
-            path = self._in_folder(os.path.dirname(ref.path), [name])  # noqa: PTH120
-            if path is not None:
-                return FileRef(path)
-        return External(f"{ref.path}:{name}")
+        return FileRef(path) if path is not None else External(f"{ref.path}:{name}")
 
     # Functions
 
