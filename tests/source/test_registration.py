@@ -216,6 +216,24 @@ def test_module_three_files_away(tmp_path: Path) -> None:
     assert [(d.code, d.attribute) for d in report.diagnostics] == [("REG001", "parts")]
 
 
+def test_a_function_that_a_star_brings_in_before_the_module_of_its_name(tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text("", "utf-8")
+    (package / "__init__.py").write_text("from .layers import *\nfrom .others import *\n", "utf-8")
+    (package / "layers.py").write_text("from torch import nn\n\n\ndef layers():\n    return [nn.ReLU()]\n", "utf-8")
+    (package / "others.py").write_text("", "utf-8")
+    (package / "parts.py").write_text("from torch import nn\n\n\nclass Part(nn.Module):\n    pass\n", "utf-8")
+    text = (
+        "from pkg import layers, parts\n\n\nclass Net(parts.Part):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.made = layers()\n        self.parts = [parts.Part()]\n"
+    )
+    model = tmp_path / "model.py"
+    model.write_text(text, "utf-8")
+    report = modellint.check_source(text, filename=str(model))
+    assert [(d.code, d.attribute) for d in report.diagnostics] == [("REG001", "made"), ("REG001", "parts")]
+
+
 @pytest.mark.parametrize(
     ("body", "count"),
     [

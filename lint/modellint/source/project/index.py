@@ -347,24 +347,27 @@ class Project:
         if depth > _DEEPEST:
             return False
         self._exports[(path, name)] = (False, frozenset())
-        self.touched.add(path)
-        outline = self._outlines.get(path)
-        names = outline.names if outline is not None else None
-        if outline is None or names is None:
-            text = (self.data(path) or b"").decode("utf-8", "ignore")
-            if outline is not None or name in text:
-                outline = outline or Outline(text)
-                names = outline.read_names(text)
-            else:
-                outline = Outline(text)
-            self._outlines[path] = outline
-        if names is not None and name in names:
+        outline = self._outline(path, name)
+        if outline.names is not None and name in outline.names:
             return True
         for dots, module in outline.stars:
             target = self.find(module, dots, path)
             if target is not None and target != path and self._may_export(target, name, depth + 1):
                 return True
         return False
+
+    def _outline(self, path: str, name: str) -> Outline:
+        """What a file may bind, by its text; its names are read where it holds this one."""
+        self.touched.add(path)
+        outline = self._outlines.get(path)
+        if outline is None or outline.names is None:
+            text = (self.data(path) or b"").decode("utf-8", "ignore")
+            is_new = outline is None
+            outline = outline or Outline(text)
+            if not is_new or name in text:
+                outline.read_names(text)
+            self._outlines[path] = outline
+        return outline
 
     def _best(
         self, file: IndexedFile, bindings: list[Binding], within: tuple[ast.AST, ...], depth: int
@@ -461,14 +464,24 @@ class Project:
             return None
         is_package = os.path.basename(ref.path) == "__init__.py"  # noqa: PTH119
         path = self._in_folder(os.path.dirname(ref.path), [name]) if is_package else None  # noqa: PTH120
-        if path is not None and name not in other.names:
-            # Before what it brings in by `import *`: for a name that is not there a package of a thousand files is looked through.
+        if path is not None and name not in other.names and not self._is_in_a_star(other, name):
+            # What comes through several `import *` is not looked for: a package of a thousand files would be looked through.
             self.touched.add(other.path)
             return FileRef(path)
         symbol = self._in_file(other, name, depth)
         if symbol is not None:
             return symbol
         return FileRef(path) if path is not None else External(f"{ref.path}:{name}")
+
+    def _is_in_a_star(self, file: IndexedFile, name: str) -> bool:
+        """Whether a file that another brings in by a star itself binds a name: `from .alexnet import *`, with a function of that name."""
+        for star in file.stars:
+            path = self.find(star.module, star.level, file.path)
+            if path is not None and path != file.path:
+                outline = self._outline(path, name)
+                if outline.names is not None and name in outline.names:
+                    return True
+        return False
 
     # Functions
 
