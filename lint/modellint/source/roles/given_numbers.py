@@ -33,7 +33,7 @@ _MEASURING = frozenset({"size", "dim", "numel", "item", "ndimension"})
 
 
 def is_given_numbers(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
-    """Whether all calls of a `forward` in the project, and there are some, give a number of Python for an argument, or leave its default."""
+    """Whether all calls of a `forward` in the project, and there are some, give a number of Python for an argument."""
     arguments = function.args
     placed = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     if function.name != "forward" or function.decorator_list or name not in placed[1:]:
