@@ -13,6 +13,7 @@ from modellint.authoring import (
     Container,
     Value,
     alternatives,
+    called_name,
     meets_tensors,
     mentioned_in,
     of_kind,
@@ -149,13 +150,63 @@ def follows_tensors(code: Code, kept: Kept) -> bool:
     """
     if code.ref is None or kept.container is not None or kept.binding.method != "__init__":
         return False
-    if any(ref.file is not code.file for ref in code.lineage) or "getattr(" in code.file.source.text:
+    if any(ref.file is not code.file for ref in code.lineage) or _may_be_got(code, kept.name):
         return False
-    if rewrites(code, kept.name) != "nothing" or code.part_writes(kept.name):
+    effect = rewrites(code, kept.name)
+    if effect not in ("nothing", "move") or code.part_writes(kept.name):
         return False
     functions = [method.node for method in code.methods if isinstance(method.node, ast.FunctionDef)]
-    reads = [(read, node) for node in functions for read in once(node, "_own_reads", _own_reads).get(kept.name, ())]
-    return bool(reads) and all(_is_cast(code, read, node) for read, node in reads) and not _may_be_random(code)
+    reads = [
+        (read, node)
+        for node in functions
+        if node.name != "__init__"
+        for read in once(node, "_own_reads", _own_reads).get(kept.name, ())
+    ]
+    reads = [(read, node) for read, node in reads if not _asks_for_sizes(parents_in(node).get(read))]
+    if effect == "move":
+        if not _is_moved_first(code, kept.name, reads):
+            return False
+    elif not reads or not all(_is_cast(code, read, node) for read, node in reads):
+        return False
+    return not _may_be_random(code)
+
+
+def _may_be_got(code: Code, name: str) -> bool:
+    """Whether a call of `getattr` in the file may read an attribute, by the name that is written or computed there."""
+    if "getattr(" not in code.file.source.text:
+        return False
+    return any(
+        called_name(call) == "getattr" and (len(call.args) < 2 or _may_spell(call.args[1], name))
+        for call in of_kind(code.file.tree, ast.Call)
+    )
+
+
+def _may_spell(node: ast.expr, name: str) -> bool:
+    match node:
+        case ast.Constant(value=str() as spelled):
+            return spelled == name
+        case ast.JoinedStr(values=[ast.Constant(value=str() as start), *_]):
+            return name.startswith(start)
+    return True
+
+
+def _asks_for_sizes(parent: ast.AST | None) -> bool:
+    return isinstance(parent, ast.Attribute) and parent.attr in ("shape", "ndim", "size", "dim", "numel")
+
+
+def _is_moved_first(code: Code, name: str, reads: list[tuple[ast.Attribute, ast.FunctionDef]]) -> bool:
+    """Whether `forward` alone reads an attribute, and first of all has it go where a tensor is: ``self.table = self.table.to(x)``."""
+    forward = reads[0][1] if reads else None
+    if forward is None or forward.name != "forward" or any(function is not forward for _, function in reads):
+        return False
+    if len(code.attribute_writes(name)) > 1:
+        return False
+    first = min((read for read, _ in reads), key=lambda read: (read.lineno, read.col_offset))
+    for statement in forward.body:
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=ast.Attribute(value=moved))) if moved is first:
+                return _attribute(target) == name and _is_cast(code, first, forward)
+    return False
 
 
 def _own_reads(function: ast.FunctionDef) -> dict[str, list[ast.Attribute]]:
@@ -206,15 +257,29 @@ def _are_tensors(code: Code, call: ast.Call) -> bool:
 def _may_be_random(code: Code) -> bool:
     """Whether what `__init__` computes may hang on random numbers, or on code of the project that draws some."""
     init = code.file.members(code.ref.node).get("__init__") if code.ref is not None else None
-    if not isinstance(init, ast.FunctionDef):
+    if not isinstance(init, ast.FunctionDef) or code.ref is None:
         return True
-    names = mentioned_in(init)
-    own = {getattr(method.node, "name", "") for method in code.methods}
-    if names & own or any(re.search(_DRAWS, name) for name in names):
-        return True
-    return any(code.project.is_function_elsewhere(code.file, name) or name in code.file.functions for name in names)
+    own = {getattr(method.node, "name", ""): method.node for method in code.methods}
+    pending: list[ast.FunctionDef] = [init]
+    for function in pending:
+        names = mentioned_in(function)
+        if any(re.search(_DRAWS, name) for name in names):
+            return True
+        for name in names - {"__init__"}:
+            other = own.get(name) or code.file.functions.get(name)
+            if other is not None and not isinstance(other, ast.FunctionDef):
+                return True
+            if other is None and code.project.is_function_elsewhere(code.file, name):
+                return True
+            if other is not None and other not in pending:
+                pending.append(other)
+        if len(pending) > _MOST_FUNCTIONS:
+            return True
+    return False
 
 
+_MOST_FUNCTIONS = 8
+"""Functions of a file that compute a constant for each other."""
 _DRAWS = r"(?i)rand|normal|uniform|bernoulli|poisson|multinomial|empty|^init$"
 
 
