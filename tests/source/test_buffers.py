@@ -476,6 +476,20 @@ def test_a_tensor_that_nobody_gives_is_none(built: str, count: int) -> None:
         ("torch.eye(n)", "if x.ndim > 2:\n    self.table = self.table.to(x)\nreturn x @ self.table", "WARNING"),
         ("torch.eye(n)", "self.table = self.table.to(x.device)\nreturn x @ self.table", "WARNING"),
         ("torch.randn(n, n)", "self.table = self.table.to(x)\nreturn x @ self.table", "WARNING"),
+        *(
+            (
+                "torch.eye(n)",
+                f"if len(x) > self.table.size(0):\n    self.table = {made}\n{moved}\nreturn x @ self.table",
+                severity,
+            )
+            for made, moved, severity in (
+                ("torch.eye(len(x))", "self.table = self.table.to(x)", "INFO"),
+                ("x.mean(0)", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.rand(len(x))", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.eye(len(x)) * x", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.eye(len(x))", "x = x * 2", "WARNING"),
+            )
+        ),
     ],
 )
 def test_a_constant_that_goes_where_the_input_is(value: str, forward: str, severity: str) -> None:

@@ -153,7 +153,7 @@ def follows_tensors(code: Code, kept: Kept) -> bool:
     if any(ref.file is not code.file for ref in code.lineage) or _may_be_got(code, kept.name):
         return False
     effect = rewrites(code, kept.name)
-    if effect not in ("nothing", "move") or code.part_writes(kept.name):
+    if effect == "update" or code.part_writes(kept.name):
         return False
     functions = [method.node for method in code.methods if isinstance(method.node, ast.FunctionDef)]
     reads = [
@@ -163,7 +163,7 @@ def follows_tensors(code: Code, kept: Kept) -> bool:
         for read in once(node, "_own_reads", _own_reads).get(kept.name, ())
     ]
     reads = [(read, node) for read, node in reads if not _asks_for_sizes(parents_in(node).get(read))]
-    if effect == "move":
+    if effect != "nothing":
         if not _is_moved_first(code, kept.name, reads):
             return False
     elif not reads or not all(_is_cast(code, read, node) for read, node in reads):
@@ -191,22 +191,49 @@ def _may_spell(node: ast.expr, name: str) -> bool:
 
 
 def _asks_for_sizes(parent: ast.AST | None) -> bool:
-    return isinstance(parent, ast.Attribute) and parent.attr in ("shape", "ndim", "size", "dim", "numel")
+    """Whether what is read is only asked for its sizes, or whether it is there: ``self.table is None``."""
+    match parent:
+        case ast.Attribute(attr="shape" | "ndim" | "size" | "dim" | "numel"):
+            return True
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+    return False
 
 
 def _is_moved_first(code: Code, name: str, reads: list[tuple[ast.Attribute, ast.FunctionDef]]) -> bool:
-    """Whether `forward` alone reads an attribute, and first of all has it go where a tensor is: ``self.table = self.table.to(x)``."""
+    """Whether `forward` alone reads an attribute, and first of all has it go where a tensor is: ``self.table = self.table.to(x)``.
+
+    It may make it anew before, of constants.
+    """
     forward = reads[0][1] if reads else None
     if forward is None or forward.name != "forward" or any(function is not forward for _, function in reads):
-        return False
-    if len(code.attribute_writes(name)) > 1:
         return False
     first = min((read for read, _ in reads), key=lambda read: (read.lineno, read.col_offset))
     for statement in forward.body:
         match statement:
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Attribute(value=moved))) if moved is first:
-                return _attribute(target) == name and _is_cast(code, first, forward)
+                return (
+                    _attribute(target) == name
+                    and _is_cast(code, first, forward)
+                    and _is_made_before(code, name, forward, statement)
+                )
     return False
+
+
+def _is_made_before(code: Code, name: str, forward: ast.FunctionDef, moving: ast.stmt) -> bool:
+    """Whether all else that methods bind an attribute to stands in `forward` before it moves it, and is made of constants."""
+    from modellint.authoring import Tensor
+
+    others = [write for write in code.attribute_writes(name) if write.statement is not moving]
+    if any(write.function is not forward or write.statement.lineno > moving.lineno for write in others):
+        return False
+    if others and any(re.search(_DRAWS, name) for name in mentioned_in(forward)):
+        return False
+    written = {write.statement for write in others}
+    made = [part for b in code.bindings_of(name) if b.statement in written for part in alternatives(b.value)]
+    return all(
+        isinstance(part, Tensor) and part.is_made and not part.is_data and is_plain_tensor(code, part) for part in made
+    )
 
 
 def _own_reads(function: ast.FunctionDef) -> dict[str, list[ast.Attribute]]:
