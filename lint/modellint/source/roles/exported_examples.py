@@ -36,9 +36,10 @@ _MOST_FILES = 24
 
 
 class _Example(NamedTuple):
-    """The inputs of one export: how many dimensions each has, as far as that is written there."""
+    """The inputs of one export: how many dimensions each has, as far as that is written there, and which are True or False."""
 
     ranks: tuple[int | None, ...]
+    flags: tuple[bool | None, ...]
 
 
 def is_left_out_of_exports(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
@@ -65,20 +66,39 @@ def is_left_out_of_exports(project: Project, ref: ClassRef, function: _Function,
     return not project.remembered(("given more", *ref.key, fewest), lambda: _is_given_more(project, ref, fewest))
 
 
+def exported_flag(project: Project, ref: ClassRef, function: _Function, name: str) -> bool | None:
+    """What all exports of a class in the project give for a flag of its `forward`, True or False; None where that is not known."""
+    placed = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1:]
+    if function.name != "forward" or function.decorator_list or ref.within or name not in placed:
+        return None
+    if _is_bound_before(function, name, (function.end_lineno or 0) + 1):
+        return None
+    at = placed.index(name)
+    examples = project.remembered(("exported examples", *ref.key), lambda: _examples_of(project, ref))
+    flags = {example.flags[at] if at < len(example.flags) else None for example in examples}
+    return flags.pop() if len(flags) == 1 else None
+
+
 def _may_tell(test: ast.expr) -> bool:
     return isinstance(test, (ast.Name, ast.UnaryOp, ast.BoolOp, ast.Compare))
 
 
 def _contradicts(function: _Function, placed: list[str], example: _Example, test: ast.expr, holds: bool) -> bool:
-    """Whether a condition on the rank of an argument has another answer for an example."""
+    """Whether a condition on the rank of an argument, or on a flag, has another answer for an example."""
     match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _contradicts(function, placed, example, operand, not holds)
+        case ast.Name(id=name) if name in placed:
+            at = placed.index(name)
+            flag = example.flags[at] if at < len(example.flags) else None
+            return flag is (not holds) and not _is_bound_before(function, name, test.lineno)
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]) if (
             type(op) in COMPARISONS
         ):
-            name = _tensor_asked(_written(function, left))
-            at = placed.index(name) if name in placed else len(placed)
+            asked = _tensor_asked(_written(function, left))
+            at = placed.index(asked) if asked in placed else len(placed)
             rank = example.ranks[at] if at < len(example.ranks) else None
-            if rank is None or name is None or _is_bound_before(function, name, test.lineno):
+            if rank is None or asked is None or _is_bound_before(function, asked, test.lineno):
                 return False
             return COMPARISONS[type(op)](rank, number) is not holds
     return False
@@ -261,9 +281,14 @@ def _example(project: Project, file: IndexedFile, scope: _Scope, call: ast.Call)
     inputs = _written(scope, given)
     several = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
     values = [_written(scope, part) for part in several]
-    if not all(_is_tensor(project, file, value) for value in values):
+    flags = tuple(_flag(value) for value in values)
+    if not all(flag is not None or _is_tensor(project, file, part) for flag, part in zip(flags, values, strict=True)):
         return None
-    return _Example(tuple(filled_rank(project, file, _unmoved(value)) for value in values))
+    return _Example(tuple(filled_rank(project, file, _unmoved(value)) for value in values), flags)
+
+
+def _flag(node: ast.expr) -> bool | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
 
 
 def _is_tensor(project: Project, file: IndexedFile, node: ast.expr) -> bool:
