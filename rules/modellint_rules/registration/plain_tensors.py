@@ -175,19 +175,24 @@ def _may_be_got(code: Code, name: str) -> bool:
     """Whether a call of `getattr` in the file may read an attribute, by the name that is written or computed there."""
     if "getattr(" not in code.file.source.text:
         return False
-    return any(
-        called_name(call) == "getattr" and (len(call.args) < 2 or _may_spell(call.args[1], name))
-        for call in of_kind(code.file.tree, ast.Call)
-    )
+    names, starts = once(code.file.tree, "_names_got", _names_got)
+    return name in names or name.startswith(starts)
 
 
-def _may_spell(node: ast.expr, name: str) -> bool:
-    match node:
-        case ast.Constant(value=str() as spelled):
-            return spelled == name
-        case ast.JoinedStr(values=[ast.Constant(value=str() as start), *_]):
-            return name.startswith(start)
-    return True
+def _names_got(tree: ast.Module) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that `getattr` is given in a file, and what those start with that are computed: with nothing, where that is all."""
+    names: set[str] = set()
+    starts: set[str] = set()
+    for call in of_kind(tree, ast.Call):
+        if called_name(call) == "getattr":
+            match call.args:
+                case [_, ast.Constant(value=str() as spelled), *_]:
+                    names.add(spelled)
+                case [_, ast.JoinedStr(values=[ast.Constant(value=str() as start), *_]), *_]:
+                    starts.add(start)
+                case _:
+                    starts.add("")
+    return frozenset(names), tuple(sorted(starts))
 
 
 def _asks_for_sizes(parent: ast.AST | None) -> bool:

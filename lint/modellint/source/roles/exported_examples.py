@@ -105,10 +105,17 @@ def _contradicts(function: _Function, placed: list[str], example: _Example, test
 
 
 def _is_bound_before(function: _Function, name: str, row: int) -> bool:
-    return any(
-        part.id == name and not isinstance(part.ctx, ast.Load) and part.lineno < row
-        for part in of_kind(function, ast.Name)
-    )
+    first = once(function, "_first_bound", _first_bound).get(name)
+    return first is not None and first < row
+
+
+def _first_bound(function: _Function) -> dict[str, int]:
+    """The first rows in which a function binds variables."""
+    first: dict[str, int] = {}
+    for part in of_kind(function, ast.Name):
+        if not isinstance(part.ctx, ast.Load):
+            first[part.id] = min(part.lineno, first.get(part.id, part.lineno))
+    return first
 
 
 def _written(scope: _Scope, node: ast.expr) -> ast.expr:

@@ -38,15 +38,17 @@ def is_given_numbers(project: Project, ref: ClassRef, function: _Function, name:
     placed = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     if function.name != "forward" or function.decorator_list or name not in placed[1:]:
         return False
-    if ref.within or ref.node.decorator_list or any(part.id == name for part in _stores(function)):
+    if ref.within or ref.node.decorator_list:
         return False
     place = placed.index(name) - 1
     key = "given numbers", *ref.key, name
-    return project.remembered(key, lambda: _all_give_numbers(project, ref, name, place))
+    return project.remembered(key, lambda: _all_give_numbers(project, ref, function, name, place))
 
 
-def _all_give_numbers(project: Project, ref: ClassRef, name: str, place: int) -> bool:
+def _all_give_numbers(project: Project, ref: ClassRef, function: _Function, name: str, place: int) -> bool:
     project.touch_tree()
+    if any(part.id == name for part in _stores(function)):
+        return False
     calls = _calls_of(project, ref)
     return bool(calls) and all(
         (value := _value_of(call, name, place)) is not None and _is_number(project, value, scope, _DEEPEST)
