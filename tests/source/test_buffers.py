@@ -462,6 +462,7 @@ def test_a_tensor_that_nobody_gives_is_none(built: str, count: int) -> None:
     [
         ("torch.eye(n)", "return x @ self.table.type_as(x)", "INFO"),
         ("torch.eye(n)", "return x @ self.table[:2].to(x)", "INFO"),
+        ("torch.eye(n)\nself.table = self.table * 2", "return x @ self.table.to(x) * self.table.shape[0]", "INFO"),
         ("torch.eye(n)", "table = self.table.to(x.device, x.dtype)\nreturn x @ table", "INFO"),
         ("torch.eye(n)", "return x @ self.table.to(device=x.device, dtype=x.dtype)", "INFO"),
         ("torch.eye(n)", "y = x @ self.table.type_as(x)\nreturn y + self.table", "WARNING"),
@@ -469,9 +470,65 @@ def test_a_tensor_that_nobody_gives_is_none(built: str, count: int) -> None:
         ("torch.eye(n)", "return x @ self.table.to(self.place)", "WARNING"),
         ("torch.eye(n)", "self.table = 2 * self.table.type_as(x)\nreturn x @ self.table.type_as(x)", "WARNING"),
         ("torch.randn(n, n)", "return x @ self.table.type_as(x)", "WARNING"),
+        ("torch.eye(n)", "self.table = self.table.to(x)\nreturn x @ self.table", "INFO"),
+        ("torch.eye(n)", "y = x * 2\nself.table = self.table.type_as(y)\nreturn y @ self.table + self.table", "INFO"),
+        ("torch.eye(n)", "y = x @ self.table\nself.table = self.table.to(x)\nreturn y @ self.table", "WARNING"),
+        ("torch.eye(n)", "if x.ndim > 2:\n    self.table = self.table.to(x)\nreturn x @ self.table", "WARNING"),
+        ("torch.eye(n)", "self.table = self.table.to(x.device)\nreturn x @ self.table", "WARNING"),
+        ("torch.randn(n, n)", "self.table = self.table.to(x)\nreturn x @ self.table", "WARNING"),
+        *(
+            (
+                "torch.eye(n)",
+                f"if len(x) > self.table.size(0):\n    self.table = {made}\n{moved}\nreturn x @ self.table",
+                severity,
+            )
+            for made, moved, severity in (
+                ("torch.eye(len(x))", "self.table = self.table.to(x)", "INFO"),
+                ("x.mean(0)", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.rand(len(x))", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.eye(len(x)) * x", "self.table = self.table.to(x)", "WARNING"),
+                ("torch.eye(len(x))", "x = x * 2", "WARNING"),
+            )
+        ),
     ],
 )
 def test_a_constant_that_goes_where_the_input_is(value: str, forward: str, severity: str) -> None:
     text = net(f"self.table = {value}", forward)
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
+    assert [finding.severity.name for finding in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        ("torch.outer(torch.ones(n), torch.ones(n))", "INFO"),
+        ("scaled(torch.eye(n))", "INFO"),
+        ("torch.rand(n, n)", "WARNING"),
+        ("torch.eye(n) + start(n)", "WARNING"),
+    ],
+)
+def test_a_constant_that_functions_of_the_file_make(made: str, severity: str) -> None:
+    functions = "def kernel(n):\n    return {}\n\n\ndef scaled(x):\n    return x / x.sum()\n\n\n"
+    functions += "def start(n):\n    return torch.rand(n)\n\n\n"
+    text = net("self.table = kernel(n) * 2", "return x @ self.table.type_as(x)")
+    text = text.replace("class Net", functions.format(made) + "class Net")
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
+    assert [finding.severity.name for finding in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ('f"level{n}"', "INFO"),
+        ('"scale"', "INFO"),
+        ('f"tab{n}"', "WARNING"),
+        ('"table"', "WARNING"),
+        ("n", "WARNING"),
+        ('f"{n}"', "WARNING"),
+    ],
+)
+def test_a_constant_that_another_class_may_read_by_its_name(name: str, severity: str) -> None:
+    text = net("self.table = torch.eye(n)", "return x @ self.table.type_as(x)")
+    text += f"\n\ndef other(part, n):\n    return getattr(part, {name})\n"
     findings = [one for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
     assert [finding.severity.name for finding in findings] == [severity]

@@ -576,6 +576,61 @@ def test_none_by_a_flag_that_nobody_sets(tmp_path: Path, flag: str, forward: str
     assert result.output.count("SIG002") == (1 if other else wanted), result.output
 
 
+_COARSE = """
+import torch
+from torch import nn
+
+
+class Coarse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x, quick):
+        coarse = None
+        if not quick:
+            coarse = x.mean(1)
+        return coarse, self.conv(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.coarse = Coarse()
+
+    def forward(self, x, quick{default}):
+        coarse, x = self.coarse(x, {handed})
+        return coarse, x * 2
+"""
+
+
+@pytest.mark.parametrize("default", ["", "=False", "=True"])
+@pytest.mark.parametrize(
+    ("handed", "script", "wanted"),
+    [
+        ("quick", "torch.jit.trace(net, (torch.rand(1, 3, 8, 8), True))", 1),
+        ("quick", "torch.jit.trace(net, (torch.rand(1, 3, 8, 8), False))", 0),
+        ("quick", "torch.jit.trace(net, torch.rand(1, 3, 8, 8))", 0),
+        ("quick", "torch.jit.trace(net, (torch.rand(1, 3, 8, 8), flag))", 0),
+        ("not quick", "torch.jit.trace(net, (torch.rand(1, 3, 8, 8), True))", 0),
+        ("quick", "net(torch.rand(1, 3, 8, 8), True)", 0),
+        (
+            "quick",
+            "torch.jit.trace(net, (torch.rand(1, 3, 8, 8), True)), torch.jit.trace(net, (torch.rand(1, 3, 8, 8), False))",
+            0,
+        ),
+    ],
+)
+def test_none_by_a_flag_that_exports_give(tmp_path: Path, default: str, handed: str, script: str, wanted: int) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "net.py").write_text(_COARSE.format(default=default, handed=handed), "utf-8")
+    (tmp_path / "script.py").write_text(
+        f"import torch\nfrom net import Net\n\nnet = Net().eval()\nout = {script}\n", "utf-8"
+    )
+    found = modellint.check_source((tmp_path / "net.py").read_text("utf-8"), str(tmp_path / "net.py")).diagnostics
+    assert sum(one.code == "SIG002" for one in found) == wanted
+
+
 _TEXT = """
 import clip
 import torch

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from nets import fixed, net, said
 
+import modellint
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,3 +235,29 @@ def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
 )
 def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None:
     assert said(net(body, "self.n = n", arguments="x, y"), "SHP002") == rows
+
+
+@pytest.mark.parametrize(
+    ("annotation", "is_found"),
+    [
+        ("list[torch.Tensor]", True),
+        ("List[Tensor]", True),
+        ("Optional[Sequence[Tensor]]", True),
+        ("tuple[Tensor, ...]", True),
+        ('"list[Tensor]"', True),
+        ("list[list[Tensor]]", False),
+        ("list[Optional[Tensor]]", False),
+        ("tuple[int, Tensor]", False),
+        ("list[int]", False),
+        ("Features", False),
+    ],
+)
+@pytest.mark.parametrize("use", ["rows[0]", "next(iter(rows[1:]))", "[row for row in rows][0]"])
+def test_an_element_of_what_is_said_to_be_a_list_of_tensors(annotation: str, is_found: bool, use: str) -> None:
+    text = (
+        "from typing import List, Optional, Sequence\n\nimport torch\nfrom torch import Tensor, nn\n\n\nclass Net(nn.Module):\n"
+        f"    def part(self, rows: {annotation}):\n        y = {use}\n        return y.view(y.shape[0], 2, 2, 3, 4, 5).sum(-1)\n\n"
+        f"    def forward(self, rows: {annotation}):\n        return self.part(rows)\n"
+    )
+    found = [one.code for one in modellint.check_source(text).diagnostics if one.code == "SHP001"]
+    assert found == ["SHP001"] * is_found

@@ -392,12 +392,16 @@ def test_a_device_that_every_caller_gives_is_true(caller: str, count: int, test:
         ("Version(other.__version__) < Version('1.9')", True),
         ("not hasattr(F, 'future')", True),
         ("not hasattr(x, 'scaled_dot_product_attention')", True),
+        ("not hasattr(x.relu(), 'scatter_reduce')", True),
+        ("not hasattr(y, 'scatter_reduce')", False),
+        ("not hasattr(y, 'future')", True),
+        ("not hasattr(self, 'scatter_reduce')", True),
     ],
 )
 def test_what_only_older_versions_of_torch_run_is_not_told(condition: str, runs: bool) -> None:
     head = "import other\nimport torch\nfrom packaging.version import Version\n\nOLD = Version(torch.__version__) < Version('1.9')\n"
     init = "self.slow = not hasattr(torch.nn.functional, 'scaled_dot_product_attention')"
-    text = head + net(f"if {condition}:\n    x = x + torch.randn_like(x)\nreturn x", init)
+    text = head + net(f"y = x.relu()\nif {condition}:\n    x = x + torch.randn_like(x)\nreturn x", init)
     assert bool(said(text, "OPS010")) is runs
 
 

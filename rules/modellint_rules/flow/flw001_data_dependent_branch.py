@@ -77,7 +77,8 @@ class DataDependentBranch(Rule):
     warning, as tracing drops the check, not the result, and `torch.export` refuses it; an `assert` is left alone. So are branches in
     functions that TorchScript compiles (but for `--frontend export`), what runs in training only, `torch.jit.is_tracing()` and its
     like, and losses. What stands behind a test for half precision, and in what is trained or searched with as a rule, is for
-    information. What functions of other files give is taken for a tensor only where a method of tensors is called of it.
+    information. What functions of other files give is taken for a tensor only where a method of tensors is called of it. An argument of
+    `forward` that is said to be a tensor is none where all calls in the project give numbers for it.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2005>
@@ -103,7 +104,7 @@ class DataDependentBranch(Rule):
         for readings in code.questions:
             question = readings[0]
             if question.site not in reported and all(_depends(reading) for reading in readings):
-                if _is_settled(code, question):
+                if _is_settled(code, question) or _asks_numbers(code, question):
                     continue
                 reported.add(question.site)
                 yield from self._asked(code, question, code.is_compiled(readings))
@@ -199,6 +200,18 @@ def _is_settled(code: Code, question: Question) -> bool:
             ) if code.is_given_one_for((left, right), call.lineno):
                 settled.add(call)
     return bool(equals) and settled.issuperset(equals) and len(_drawn_in(question)) == len(equals)
+
+
+def _asks_numbers(code: Code, question: Question) -> bool:
+    """Whether a condition compares nothing but arguments for which all calls in the project give numbers, whatever is said of them."""
+    parts = walk(question.test)
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    if not names or not all(isinstance(part, _COMPARED) for part in parts):
+        return False
+    return all(code.is_given_numbers(name, question.function) for name in names)
+
+
+_COMPARED = (ast.Name, ast.Constant, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop)
 
 
 def _drawn_in(question: Question) -> set[ast.AST]:

@@ -13,6 +13,7 @@ from modellint.authoring import (
     Container,
     Value,
     alternatives,
+    called_name,
     meets_tensors,
     mentioned_in,
     of_kind,
@@ -149,13 +150,95 @@ def follows_tensors(code: Code, kept: Kept) -> bool:
     """
     if code.ref is None or kept.container is not None or kept.binding.method != "__init__":
         return False
-    if any(ref.file is not code.file for ref in code.lineage) or "getattr(" in code.file.source.text:
+    if any(ref.file is not code.file for ref in code.lineage) or _may_be_got(code, kept.name):
         return False
-    if rewrites(code, kept.name) != "nothing" or code.part_writes(kept.name):
+    effect = rewrites(code, kept.name)
+    if effect == "update" or code.part_writes(kept.name):
         return False
     functions = [method.node for method in code.methods if isinstance(method.node, ast.FunctionDef)]
-    reads = [(read, node) for node in functions for read in once(node, "_own_reads", _own_reads).get(kept.name, ())]
-    return bool(reads) and all(_is_cast(code, read, node) for read, node in reads) and not _may_be_random(code)
+    reads = [
+        (read, node)
+        for node in functions
+        if node.name != "__init__"
+        for read in once(node, "_own_reads", _own_reads).get(kept.name, ())
+    ]
+    reads = [(read, node) for read, node in reads if not _asks_for_sizes(parents_in(node).get(read))]
+    if effect != "nothing":
+        if not _is_moved_first(code, kept.name, reads):
+            return False
+    elif not reads or not all(_is_cast(code, read, node) for read, node in reads):
+        return False
+    return not _may_be_random(code)
+
+
+def _may_be_got(code: Code, name: str) -> bool:
+    """Whether a call of `getattr` in the file may read an attribute, by the name that is written or computed there."""
+    if "getattr(" not in code.file.source.text:
+        return False
+    names, starts = once(code.file.tree, "_names_got", _names_got)
+    return name in names or name.startswith(starts)
+
+
+def _names_got(tree: ast.Module) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that `getattr` is given in a file, and what those start with that are computed: with nothing, where that is all."""
+    names: set[str] = set()
+    starts: set[str] = set()
+    for call in of_kind(tree, ast.Call):
+        if called_name(call) == "getattr":
+            match call.args:
+                case [_, ast.Constant(value=str() as spelled), *_]:
+                    names.add(spelled)
+                case [_, ast.JoinedStr(values=[ast.Constant(value=str() as start), *_]), *_]:
+                    starts.add(start)
+                case _:
+                    starts.add("")
+    return frozenset(names), tuple(sorted(starts))
+
+
+def _asks_for_sizes(parent: ast.AST | None) -> bool:
+    """Whether what is read is only asked for its sizes, or whether it is there: ``self.table is None``."""
+    match parent:
+        case ast.Attribute(attr="shape" | "ndim" | "size" | "dim" | "numel"):
+            return True
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+    return False
+
+
+def _is_moved_first(code: Code, name: str, reads: list[tuple[ast.Attribute, ast.FunctionDef]]) -> bool:
+    """Whether `forward` alone reads an attribute, and first of all has it go where a tensor is: ``self.table = self.table.to(x)``.
+
+    It may make it anew before, of constants.
+    """
+    forward = reads[0][1] if reads else None
+    if forward is None or forward.name != "forward" or any(function is not forward for _, function in reads):
+        return False
+    first = min((read for read, _ in reads), key=lambda read: (read.lineno, read.col_offset))
+    for statement in forward.body:
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=ast.Attribute(value=moved))) if moved is first:
+                return (
+                    _attribute(target) == name
+                    and _is_cast(code, first, forward)
+                    and _is_made_before(code, name, forward, statement)
+                )
+    return False
+
+
+def _is_made_before(code: Code, name: str, forward: ast.FunctionDef, moving: ast.stmt) -> bool:
+    """Whether all else that methods bind an attribute to stands in `forward` before it moves it, and is made of constants."""
+    from modellint.authoring import Tensor
+
+    others = [write for write in code.attribute_writes(name) if write.statement is not moving]
+    if any(write.function is not forward or write.statement.lineno > moving.lineno for write in others):
+        return False
+    if others and any(re.search(_DRAWS, name) for name in mentioned_in(forward)):
+        return False
+    written = {write.statement for write in others}
+    made = [part for b in code.bindings_of(name) if b.statement in written for part in alternatives(b.value)]
+    return all(
+        isinstance(part, Tensor) and part.is_made and not part.is_data and is_plain_tensor(code, part) for part in made
+    )
 
 
 def _own_reads(function: ast.FunctionDef) -> dict[str, list[ast.Attribute]]:
@@ -206,15 +289,29 @@ def _are_tensors(code: Code, call: ast.Call) -> bool:
 def _may_be_random(code: Code) -> bool:
     """Whether what `__init__` computes may hang on random numbers, or on code of the project that draws some."""
     init = code.file.members(code.ref.node).get("__init__") if code.ref is not None else None
-    if not isinstance(init, ast.FunctionDef):
+    if not isinstance(init, ast.FunctionDef) or code.ref is None:
         return True
-    names = mentioned_in(init)
-    own = {getattr(method.node, "name", "") for method in code.methods}
-    if names & own or any(re.search(_DRAWS, name) for name in names):
-        return True
-    return any(code.project.is_function_elsewhere(code.file, name) or name in code.file.functions for name in names)
+    own = {getattr(method.node, "name", ""): method.node for method in code.methods}
+    pending: list[ast.FunctionDef] = [init]
+    for function in pending:
+        names = mentioned_in(function)
+        if any(re.search(_DRAWS, name) for name in names):
+            return True
+        for name in names - {"__init__"}:
+            other = own.get(name) or code.file.functions.get(name)
+            if other is not None and not isinstance(other, ast.FunctionDef):
+                return True
+            if other is None and code.project.is_function_elsewhere(code.file, name):
+                return True
+            if other is not None and other not in pending:
+                pending.append(other)
+        if len(pending) > _MOST_FUNCTIONS:
+            return True
+    return False
 
 
+_MOST_FUNCTIONS = 8
+"""Functions of a file that compute a constant for each other."""
 _DRAWS = r"(?i)rand|normal|uniform|bernoulli|poisson|multinomial|empty|^init$"
 
 

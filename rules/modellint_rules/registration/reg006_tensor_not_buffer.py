@@ -82,7 +82,8 @@ class TensorNotBuffer(Rule):
     Only values that are certainly tensors count; of what `__init__` is given, what its annotation calls a tensor and a method puts,
     moved, in its own place, as no parameter can be. A tensor that `forward` does not read is left alone where it is moved before it
     is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
-    A constant that every method takes to where another tensor is, and to its type (`self.kernel.type_as(x)`), is for information.
+    A constant that every method takes to where another tensor is, and to its type (`self.kernel.type_as(x)`), is for information, also
+    where `forward` moves it first of all (`self.kernel = self.kernel.to(x)`); `.to(x.device)` alone leaves its type behind.
     A class that nothing in the project uses is for information, unless the project can be installed.
     A live check also sees what a run reads from elsewhere; it leaves containers alone that `forward` fills anew, and tensors with a
     graph.

@@ -38,7 +38,8 @@ class NonTensorOutput(Rule):
     Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
     returning something which certainly is no tensor, a dataclass or what counts turns too, by itself, in a tuple or list, or all that
     a list is filled with. None counts that a method, a function or another module of the project gives as a part of
-    a tuple, or attention with `need_weights=False`, and None that stands in for what no flag in the project asks for.
+    a tuple, or attention with `need_weights=False`, and None that stands in for what no flag in the project asks for, or for what the
+    flag leaves out that all of the project's own exports give (`torch.jit.trace(net, (image, True))`).
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no

@@ -33,6 +33,7 @@ from modellint.source.engine.abstract_values import (
     Named,
     SelfValue,
     Value,
+    VersionTruth,
     alternatives,
     union,
 )
@@ -270,6 +271,8 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
     if taken is not None and name in ("int", "float", "bool", "abs", "round", "min", "max"):
         return taken
     if isinstance(first, Tensor):
+        if name == "hasattr" and first.is_tensor and _is_method_of_all(arguments.get(1)):
+            return VersionTruth(True)
         if name in ("int", "float", "bool", "any", "all") and first.is_data:
             return Drawn(first, node)
         if name == "len" and not value_lengths.is_of_values(first):
@@ -291,6 +294,17 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
         if whole is not None:
             return Size(whole)
     return None
+
+
+_METHODS = frozenset(
+    {"scatter_reduce", "index_reduce", "nan_to_num", "nansum", "nanmean", "amax", "amin", "moveaxis", "movedim"}
+)
+_METHODS |= {"tensor_split", "unflatten", "swapaxes", "swapdims", "broadcast_to", "softmax", "float_power", "mT"}
+"""Some of what tensors have had since torch 2.0, and not always."""
+
+
+def _is_method_of_all(name: Value | None) -> bool:
+    return isinstance(name, Const) and name.value in _METHODS
 
 
 def _added_up(given: list[Value], node: ast.expr, quiet: bool) -> Tensor | None:

@@ -20,7 +20,7 @@ from modellint.source.domains.tensor_calls import (
     unseen_tensor,
 )
 from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import NUMBER, Function, Instance, Method, Value, alternatives
+from modellint.source.engine.abstract_values import NUMBER, Argument, Function, Instance, Method, Value, alternatives
 from modellint.source.engine.arguments import Arguments
 from modellint.source.project.annotations import says_number, says_tensor
 
@@ -98,6 +98,8 @@ class TensorDomain:
             return tensor_expressions.element_of(value, value.node or ast.Constant(None))
         if isinstance(value, Shape):
             return NUMBER
+        if isinstance(value, Argument) and tensor_expressions.is_row_of_tensors(reader, value):
+            return tensor_expressions.element_of_row(value, ast.Constant(None))
         if type(value) is Instance and value.kind == "unresolved" and reader.reading:
             return self._elements.setdefault(value, Instance("unresolved", value.node, value.name))
         return None

@@ -39,7 +39,7 @@ from modellint.source.engine.abstract_values import (
     without_none,
 )
 from modellint.source.engine.arguments import NO_ARGUMENTS
-from modellint.source.project.annotations import holds_tensors
+from modellint.source.project.annotations import holds_row_of_tensors, holds_tensors
 
 if TYPE_CHECKING:
     from modellint.source.engine.class_state import Frame
@@ -180,10 +180,22 @@ def element_of(tensor: Tensor, node: ast.AST) -> Tensor:
     return made
 
 
+def is_row_of_tensors(reader: Reader, value: Argument) -> bool:
+    """Whether an argument is a list of tensors, as its annotation says."""
+    return reader.reading and not value.element and holds_row_of_tensors(value.annotation)
+
+
+def element_of_row(value: Argument, node: ast.AST) -> Tensor:
+    """An element of an argument that is a list of tensors."""
+    return Tensor(node, Layout.unranked(), "unseen", name=value.name, grad=None, assumed=True, batch=True)
+
+
 def subscript(reader: Reader, node: ast.Subscript, receiver: Value, frame: Frame) -> Value | None:
     """The value of ``receiver[…]``, of a tensor, a shape, or what an annotation calls several tensors."""
     if isinstance(receiver, Argument) and reader.reading and holds_tensors(receiver.annotation):
         return Tensor(node, Layout.unranked(), "unseen", grad=None, assumed=True, batch=True)
+    if isinstance(receiver, Argument) and is_row_of_tensors(reader, receiver):
+        return receiver if isinstance(node.slice, ast.Slice) else element_of_row(receiver, node)
     if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
         return None
     made = union([_subscripted(reader, part, node, frame) for part in alternatives(receiver)])

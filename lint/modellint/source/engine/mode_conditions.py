@@ -262,6 +262,8 @@ class Modes:
                 value = frame.locals[name]
             case ast.Attribute(value=ast.Name(id="self")):
                 value = read(test, frame)
+            case ast.Call(func=ast.Name(id="hasattr"), args=[ast.Name(id=name), _]) if name in frame.locals:
+                value = read(test, frame)
             case _:
                 return version_truth(test, self._project, frame.file)
         truths = {part.truth if isinstance(part, VersionTruth) else None for part in alternatives(value)}

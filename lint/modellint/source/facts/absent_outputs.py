@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
 from modellint.source.roles.constructor_flags import conditions_at, flag_truth
+from modellint.source.roles.exported_examples import exported_flag
 from modellint.source.roles.module_calls import leaves_out
-from modellint.source.syntax.ast_walk import of_kind, once, parents_in
+from modellint.source.syntax.ast_walk import given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -157,9 +158,31 @@ class _Scope:
                     left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as asks], comparators=[ast.Constant(value=None)]
                 ) if self._is_constant(name):
                     return (self.constants[name] is None) is isinstance(asks, ast.Is)
-        elif self.ref is not None and leaves_out(self.project, self.ref, self.function, test):
-            return False
+        elif self.ref is not None:
+            if leaves_out(self.project, self.ref, self.function, test):
+                return False
+            flag = self._exported_flag(test)
+            if flag is not None:
+                return flag
         return flag_truth(self.project, self.ref, test) if self.ref is not None else None
+
+    def _exported_flag(self, value: ast.expr) -> bool | None:
+        """What the project's own exports give for an argument of the `forward` that anyone may call."""
+        if self.constants is not None or self.ref is None or not isinstance(value, ast.Name):
+            return None
+        return exported_flag(self.project, self.ref, self.function, value.id)
+
+    def _handed_on(self, value: ast.expr) -> ast.expr:
+        """The constant that an argument of a call is, where it is an argument of the function itself; else what is written."""
+        if not isinstance(value, ast.Name):
+            return value
+        known = self.constants if self._is_constant(value.id) else None
+        match self._exported_flag(value) if known is None else known[value.id]:
+            case None if known is None:
+                return value
+            case bool() | int() | float() | str() | None as constant:
+                return ast.Constant(constant)
+        return value
 
     def _is_constant(self, name: str) -> bool:
         return self.constants is not None and name in self.constants and name not in _stores(self.function)
@@ -219,9 +242,12 @@ class _Scope:
     ) -> Outputs | None:
         if not isinstance(node, ast.FunctionDef) or not all(map(_is_quiet, node.decorator_list)):
             return None
-        constants = _constants(node, call, owner is not None)
-        if constants is None:
+        given = _given(node, call, owner is not None)
+        if given is None:
             return None
+        # A default is none of the arguments of this function.
+        parts = {name: self._handed_on(part) if part in given_to(call) else part for name, part in given.items()}
+        constants: _Constants = {name: part.value for name, part in parts.items() if isinstance(part, ast.Constant)}
         inner = _Scope(self.project, file, ref, node, constants, self.depth + 1)
         return inner.given_back()
 
@@ -295,8 +321,8 @@ def _makers(node: ast.ClassDef) -> dict[str, list[ast.expr | None]]:
     return found
 
 
-def _constants(function: ast.FunctionDef, call: ast.Call, is_bound: bool) -> _Constants | None:
-    """The arguments of a function that a call gives constants for, or leaves as they are by default; None where it cannot be matched."""
+def _given(function: ast.FunctionDef, call: ast.Call, is_bound: bool) -> dict[str, ast.expr] | None:
+    """What a call gives for the arguments of a function, or leaves as it is by default; None where it cannot be matched."""
     arguments = function.args
     static = any(getattr(part, "id", "") == "staticmethod" for part in function.decorator_list)
     placed = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
@@ -312,4 +338,4 @@ def _constants(function: ast.FunctionDef, call: ast.Call, is_bound: bool) -> _Co
         return None
     given: dict[str, ast.expr] = {**defaults, **dict(zip(placed, call.args, strict=False))}
     given.update((word.arg, word.value) for word in call.keywords if word.arg is not None)
-    return {name: value.value for name, value in given.items() if isinstance(value, ast.Constant)}
+    return given

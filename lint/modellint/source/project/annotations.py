@@ -78,6 +78,35 @@ def holds_tensors(annotation: ast.expr | None) -> bool:
     )
 
 
+_ROWS = frozenset({"list", "List", "Sequence", "Iterable", "Collection"})
+
+
+def holds_row_of_tensors(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a parameter is a list of tensors, or None: `list[Tensor]`, `tuple[Tensor, ...]`."""
+    annotation = _unquoted(annotation)
+    parts = _parts(annotation) if annotation is not None else []
+    return bool(parts) and all(map(_is_row_of_tensors, parts))
+
+
+def _is_row_of_tensors(part: ast.expr) -> bool:
+    if not isinstance(part, ast.Subscript):
+        return False
+    name = (dotted_name(part.value) or "").rpartition(".")[2]
+    match part.slice:
+        case ast.Tuple(elts=[element, ast.Constant(value=filler)]) if filler is ...:
+            return name in ("tuple", "Tuple") and says_tensor(element) is True
+        case ast.Tuple():
+            return False
+    return name in _ROWS and says_tensor(part.slice) is True and not _is_optional(part.slice)
+
+
+def _is_optional(annotation: ast.expr) -> bool:
+    return any(
+        isinstance(part, ast.Constant) or getattr(part, "id", getattr(part, "attr", "")) == "Optional"
+        for part in walk(annotation)
+    )
+
+
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:

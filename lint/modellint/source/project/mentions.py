@@ -65,6 +65,11 @@ def files_below(root: str) -> list[tuple[str, int, int]] | None:
     return files
 
 
+def _is_changelog(path: str) -> bool:
+    """Whether a file tells what has changed, and not what there is: it names a class to nobody who builds one."""
+    return re.match(r"(?i)(?:changelog|changes|history)\.(?:md|rst)$", path.rpartition(os.sep)[2]) is not None
+
+
 def digest_of_tree(root: str) -> str:
     """What changes as soon as a file of code below a folder does."""
     return _digest(files_below(root))
@@ -83,7 +88,9 @@ class Mentions:
         """Whether all files were looked at: a root may be a home, or a disk."""
         self.digest = _digest(files)
         self._paths = [path for path, _, _ in files or () if path.endswith(_CODE)]
-        self._configuration = [path for path, _, _ in files or () if not path.endswith(_CODE)]
+        self._configuration = [
+            path for path, _, _ in files or () if not path.endswith(_CODE) and not _is_changelog(path)
+        ]
         self._texts: dict[str, bytes] = {}
         self._left = _MOST_BYTES
         self._naming: dict[str, list[str]] = {}

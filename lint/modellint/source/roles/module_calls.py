@@ -7,7 +7,7 @@ on is followed to the calls around it. Nothing is told where an object goes else
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, mentions_in
@@ -60,10 +60,17 @@ def leaves_out(project: Project, ref: ClassRef, function: _Function, test: ast.e
     )
 
 
-def is_never_switched_on(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
-    """Whether a row of a method is reached only with an argument that is None or False by default, and that nobody names to change it."""
+def is_never_switched_on(
+    project: Project, ref: ClassRef, function: _Function, row: int, besides: Collection[str] = ()
+) -> bool:
+    """Whether a row of a method is reached only with an argument that is None or False by default, and that nobody names to change it.
+
+    ``besides``: arguments that are not asked for.
+    """
     return any(
-        _is_handed_on_only(project, name, _optional(function)[name]) for name in _switches(ref.file, function, row)
+        _is_handed_on_only(project, name, _optional(function)[name])
+        for name in _switches(ref.file, function, row)
+        if name not in besides
     )
 
 
