@@ -98,3 +98,19 @@ def test_a_folder_that_nothing_leads_to(tmp_path: Path, others: dict[str, str], 
 def test_a_file_alone_is_not_left_behind(tmp_path: Path) -> None:
     assert severities(tmp_path, {"old.py": OLD}, "old.py") == ["error"]
     assert severities(tmp_path / "more", {"old.py": OLD, "net.py": NET}, "old.py") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({"pick.py": "import sys\nimport net\n\nprint(getattr(net, sys.argv[1])())\n"}, "error"),
+        ({"pick.py": "import sys\nimport net\n\nprint(net.Net(sys.argv[1]))\n"}, "info"),
+        ({"more.py": "from net import *\n", "pick.py": "import more\n\nprint(getattr(more, input())())\n"}, "error"),
+        ({"more.py": "from net import *\n\nprint(globals()[input()]())\n"}, "error"),
+        ({"more.py": "from net import *\n\nprint(Net())\n"}, "info"),
+    ],
+)
+def test_a_class_that_comes_with_all_names_of_its_file(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    net = "from parts import *\n" + NET.replace("x + 1", "x + part(x)")
+    files = {"parts.py": "def part(x):\n    return x\n\n\n" + OLD, "net.py": net, **others}
+    assert severities(tmp_path, files, "parts.py") == [severity]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.project.mentions import Mention, blocks, mentions_in
+from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
@@ -196,11 +196,33 @@ class Uses:
                     continue
                 if stars and not file.names.get("__all__"):
                     calls = evaluated_calls(other)
-                    if path.endswith("__init__.py") or calls is None:
+                    if path.endswith("__init__.py") or calls is None or self._is_asked_for_any(other):
                         return False
                     vars(file.tree).setdefault("_evaluated", []).extend(calls)
                 is_imported = True
         return is_imported
+
+    def _is_asked_for_any(self, file: IndexedFile) -> bool:
+        """Whether a file that took all names of another may be asked for one of them by a string, itself or by what takes all of its own."""
+        known: bool | None = vars(file.tree).get("_is_asked_for_any")
+        if known is None:
+            vars(file.tree)["_is_asked_for_any"] = False
+            known = vars(file.tree)["_is_asked_for_any"] = self._looks_asked(file)
+        return known
+
+    def _looks_asked(self, file: IndexedFile) -> bool:
+        for path in self.project.mentions.naming(import_name(file.path)):
+            other = None if path == file.path or path.endswith(".ipynb") else self.project.file(path)
+            for node in _imports_in(other) if other is not None else ():
+                assert other is not None
+                if self._is_namespace(node, other, file) and _finds_by_strings(other.source.text):
+                    return True
+                if self._stars_of(node, other, file):
+                    if path.endswith("__init__.py") or LOOKED_UP.search(other.source.text):
+                        return True
+                    if self._is_asked_for_any(other):
+                        return True
+        return False
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
