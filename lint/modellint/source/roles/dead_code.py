@@ -203,7 +203,7 @@ class Uses:
         return is_imported
 
     def _is_asked_for_any(self, file: IndexedFile) -> bool:
-        """Whether a file that took all names of another may be asked for one of them by a string, itself or by what takes all of its own."""
+        """Whether a file that took all names of another may be asked for one of them by a string, itself or through others."""
         known: bool | None = vars(file.tree).get("_is_asked_for_any")
         if known is None:
             vars(file.tree)["_is_asked_for_any"] = False
