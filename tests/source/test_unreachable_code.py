@@ -603,3 +603,40 @@ class Net(nn.Module):
 )
 def test_a_module_whose_parts_alone_are_run(tmp_path: Path, body: str, other: str, severity: str) -> None:
     assert of_project(tmp_path, PARTS.format(body=body), other=other) == [severity]
+
+
+LOADED = """
+def loaded(path, deep=False):
+{body}
+
+
+known = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("    net = depths.Net()\n    net.load_state_dict(torch.load(path))\n    return net", "info"),
+        (
+            "    if deep:\n        net = depths.Net()\n        return net, deep.load_state_dict(torch.load(path))\n    return deep",
+            "info",
+        ),
+        ("    if deep:\n        net = depths.Net()\n    return deep.load_state_dict(torch.load(path))", "warning"),
+        ("    if depths.ready:\n        return deep.load_state_dict(torch.load(path))\n    return deep", "info"),
+        (
+            "    if deep and depths.ready:\n        return deep.load_state_dict(torch.load(path))\n    return deep",
+            "warning",
+        ),
+        (
+            "    try:\n        print(depths)\n    except NameError:\n        return deep.load_state_dict(torch.load(path))",
+            "warning",
+        ),
+        ("    state = deep.load_state_dict(torch.load(path))\n    return depths.Net(state)", "warning"),
+        ("    print(known)\n    return deep.load_state_dict(torch.load(path))", "warning"),
+        ("    print(given)\n    return deep.load_state_dict(torch.load(path))", "warning"),
+    ],
+)
+def test_what_a_function_runs_behind_a_name_that_nothing_binds(tmp_path: Path, body: str, severity: str) -> None:
+    other = "import net\n\nnet.given = 3\nprint(net.loaded(input()))\n\n\nclass Other:\n    def __init__(self):\n        self.depths = 2\n"
+    assert of_project(tmp_path, LOADED.format(body=body), "DEV002", other=other) == [severity]

@@ -100,6 +100,7 @@ class Mentions:
         self._using: dict[str, frozenset[str]] = {}
         self._holding: dict[bytes, frozenset[str]] = {}
         self._folders: dict[frozenset[str], frozenset[str]] = {}
+        self._names_in: dict[str, list[str]] | None = None
 
     def naming(self, name: str) -> list[str]:
         """The files that hold a name, in code or elsewhere."""
@@ -151,7 +152,7 @@ class Mentions:
 
     def importing(self, path: str) -> list[str]:
         """The files that may import a file, by its name."""
-        name = _import_name(path)
+        name = import_name(path)
         word = _encoded(name)
         return [other for other in self.naming(name) if other != path and word in _imported(self._text(other))]
 
@@ -161,7 +162,7 @@ class Mentions:
 
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
-        stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
+        stem, parent = import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
         if name not in self._using:
             self._using[name] = frozenset(self._bringing_in(_encoded(name)))
         places = {*self._using[name]}
@@ -221,7 +222,7 @@ class Mentions:
         importing: dict[bytes, list[str]] = {}
         for path, several in words.items():
             text = self._text(path)
-            if b"def forward" in text or (b"def " in text and _import_name(path) in near):
+            if b"def forward" in text or (b"def " in text and import_name(path) in near):
                 for word in several:
                     importing.setdefault(word, []).append(path)
         return importing
@@ -240,6 +241,19 @@ class Mentions:
         """Whether a file that a program or its reader is told by holds a name."""
         pattern = _alone(_encoded(name))
         return any(pattern.search(self._text(path)) for path in self._configuration)
+
+    def is_configured(self, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a pattern is found in a file that a program or its reader is told by."""
+        return any(pattern.search(self._text(path)) for path in self._configuration)
+
+    def names_in(self, folder: str) -> list[str]:
+        """The names of the files of code in a folder, which is looked for once."""
+        if self._names_in is None:
+            self._names_in = {}
+            for path in self._paths:
+                place, name = os.path.split(path)
+                self._names_in.setdefault(place, []).append(name)
+        return self._names_in.get(folder, [])
 
     def has_one_module(self, module: str) -> bool:
         """Whether one file alone of the project may be a module of a dotted name, so that no package of that name is likely installed."""
@@ -288,7 +302,7 @@ def _imported(text: bytes) -> Iterator[bytes]:
             yield from _IMPORTED.findall(before)
 
 
-def _import_name(path: str) -> str:
+def import_name(path: str) -> str:
     """The last part of the name by which a file is imported."""
     folder, name = os.path.split(path)
     return os.path.basename(folder) if name == "__init__.py" else name.partition(".")[0]  # noqa: PTH119

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.project.mentions import Mention, blocks, mentions_in
+from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
 from modellint.source.roles.failing_imports import cannot_be_imported
+from modellint.source.roles.left_behind import is_left_behind
 from modellint.source.roles.program_files import PACKAGING, is_script, is_superseded, reads_command_line
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
@@ -60,11 +61,17 @@ class Uses:
         known: bool | None = vars(node).get("_unused")
         if known is None:
             vars(node)["_unused"] = False
-            known = self._looks_unused(file, node)
+            known = self._looks_unused(file, node) or self._is_left_behind(file, node)
             vars(node)["_unused"] = known
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
+
+    def _is_left_behind(self, file: IndexedFile, node: Named) -> bool:
+        if node not in file.tree.body:
+            return False
+        vars(node)["_by_tree"] = True
+        return is_left_behind(self.project, file)
 
     def may_be_installed(self) -> bool:
         """Whether a project says how it is installed, so that others may use what it does not use itself."""
@@ -189,11 +196,33 @@ class Uses:
                     continue
                 if stars and not file.names.get("__all__"):
                     calls = evaluated_calls(other)
-                    if path.endswith("__init__.py") or calls is None:
+                    if path.endswith("__init__.py") or calls is None or self._is_asked_for_any(other):
                         return False
                     vars(file.tree).setdefault("_evaluated", []).extend(calls)
                 is_imported = True
         return is_imported
+
+    def _is_asked_for_any(self, file: IndexedFile) -> bool:
+        """Whether a file that took all names of another may be asked for one of them by a string, itself or through others."""
+        known: bool | None = vars(file.tree).get("_is_asked_for_any")
+        if known is None:
+            vars(file.tree)["_is_asked_for_any"] = False
+            known = vars(file.tree)["_is_asked_for_any"] = self._looks_asked(file)
+        return known
+
+    def _looks_asked(self, file: IndexedFile) -> bool:
+        for path in self.project.mentions.naming(import_name(file.path)):
+            other = None if path == file.path or path.endswith(".ipynb") else self.project.file(path)
+            for node in _imports_in(other) if other is not None else ():
+                assert other is not None
+                if self._is_namespace(node, other, file) and _finds_by_strings(other.source.text):
+                    return True
+                if self._stars_of(node, other, file):
+                    if path.endswith("__init__.py") or LOOKED_UP.search(other.source.text):
+                        return True
+                    if self._is_asked_for_any(other):
+                        return True
+        return False
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
@@ -509,8 +538,10 @@ def _always_asks(function: _Function, place: _Place, depth: int) -> bool:
         for part in _always_run_parts(expression):
             match part:
                 case ast.Name(id=name, ctx=ast.Load()):
-                    if name not in once(file.tree, "_bound_names", _bound_names) and _is_unbound(place, name):
-                        return True
+                    if name not in once(file.tree, "_bound_names", _bound_names):
+                        vars(place.ref.node)["_fails_by_tree"] = True
+                        if _is_unbound(place.project, file, name):
+                            return True
                 case ast.Call(func=ast.Name(id="range"), args=arguments) if any(map(_is_quotient, arguments)):
                     if "range" not in once(file.tree, "_bound_names", _bound_names):
                         return True
@@ -528,20 +559,60 @@ def _always_asks(function: _Function, place: _Place, depth: int) -> bool:
     return False
 
 
-def _is_unbound(place: _Place, name: str) -> bool:
+def _is_unbound(project: Project, file: IndexedFile, name: str) -> bool:
     """Whether a name that a file does not bind is bound nowhere: the file is part of a project, and no text that is run as it is."""
     if name in _GONE:
         return True
-    file, project = place.ref.file, place.project
     if hasattr(builtins, name) or name in _PUT_IN or name.startswith("__"):
         return False
     if once(file.tree, "_may_bind_unseen", lambda _: _may_bind_unseen(file)):
         return False
-    vars(place.ref.node)["_fails_by_tree"] = True
     project.touch_tree()
     # A text alone may be a part of one that binds the name.
-    others = project.mentions.naming("import")
-    return project.mentions.is_whole and file.path in others and len(others) > 1
+    mentions = project.mentions
+    others = mentions.naming("import")
+    if not mentions.is_whole or file.path not in others or len(others) <= 1:
+        return False
+    sets = re.compile(rb"(?<!\bself)(?<!\bcls)\." + re.escape(name.encode()) + rb"\s*=(?!=)")
+    return not any(mentions.matches(path, sets) for path in mentions.naming(name) if path != file.path)
+
+
+def asks_in_vain_before(project: Project, file: IndexedFile, function: _Function, row: int) -> bool:
+    """Whether all that leads to a row of a function asks for a name before that nothing binds, so that the row is never run."""
+    bound = once(file.tree, "_bound_names", _bound_names)
+    if once(file.tree, "_has_stars", lambda tree: any(alias.name == "*" for alias in of_kind(tree, ast.alias))):
+        return False
+    return any(
+        isinstance(part, ast.Name)
+        and isinstance(part.ctx, ast.Load)
+        and part.id not in bound
+        and _is_unbound(project, file, part.id)
+        for expression in _run_before(function.body, row)
+        for part in _always_run_parts(expression)
+    )
+
+
+_PLAIN = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.If, ast.While)
+"""Statements that run their heads first."""
+
+
+def _run_before(body: list[ast.stmt], row: int) -> Iterator[ast.expr]:
+    """The expressions that are run before a row is reached, of all statements that hold it or stand before these in their block."""
+    for statement in body:
+        if statement.lineno >= row:
+            return
+        if isinstance(statement, _PLAIN) and _is_before(statement, row):
+            yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
+        for block in blocks(statement):
+            if block and block[0].lineno <= row <= (block[-1].end_lineno or 0):
+                yield from _run_before(block, row)
+                return
+
+
+def _is_before(statement: ast.stmt, row: int) -> bool:
+    """Whether what a statement runs first stands before a row, and not in it."""
+    inner = next((block[0] for block in blocks(statement) if block), None)
+    return (inner.lineno - 1 if inner is not None else statement.end_lineno or row) < row
 
 
 def _may_bind_unseen(file: IndexedFile) -> bool:

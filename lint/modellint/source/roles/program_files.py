@@ -27,7 +27,7 @@ PACKAGING = frozenset({"setup.py", "setup.cfg", "pyproject.toml"})
 
 def reads_command_line(project: Project, file: IndexedFile) -> bool:
     """Whether a file reads the command line whenever it is run: by itself, or by functions that it calls."""
-    parts = [part for statement in _run_statements(file) for part in ast.walk(statement)]
+    parts = [part for statement in run_statements(file) for part in ast.walk(statement)]
     if any(isinstance(part, ast.Attribute) and part.attr in _COMMAND_LINE for part in parts):
         return True
     calls = {(file, name) for part in parts if isinstance(part, ast.Call) and (name := dotted_name(part.func))}
@@ -47,7 +47,7 @@ def reads_command_line(project: Project, file: IndexedFile) -> bool:
     return False
 
 
-def _run_statements(file: IndexedFile) -> Iterator[ast.stmt]:
+def run_statements(file: IndexedFile) -> Iterator[ast.stmt]:
     """The simple statements that are run with a file, or as it is the program."""
     pending: list[ast.stmt | ast.Module] = [file.tree]
     for node in pending:

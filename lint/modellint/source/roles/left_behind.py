@@ -1,0 +1,289 @@
+"""Files left behind: what stands beside the models of an application, and no import, program, configuration or page of it leads to."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.source.project.mentions import blocks, import_name
+from modellint.source.project.symbols import ClassRef, External, IndexedFile, dotted_name
+from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.roles.program_files import PACKAGING, reads_command_line, run_statements
+from modellint.source.syntax.ast_walk import called_name, of_kind, once
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+
+_MOST_FILES = 24
+"""What more files than these name may be imported by one of them."""
+_MOST_BESIDE = 60
+"""More files in a folder are a collection, of which one is taken as another."""
+_MOST_ABOVE = 40
+"""So many files are asked on the way from a file to the programs that import it."""
+_DEEPEST = 3
+"""How many files that are left behind import each other."""
+_ENTRIES = frozenset({"__init__.py", "__main__.py", "hubconf.py", "setup.py", "conftest.py", "manage.py"})
+"""Files that are found by their names."""
+_COMPUTED = ("import_module", "__import__")
+"""What imports a file by a string."""
+_ANYTHING = (
+    *("load_source", "spec_from_file_location", "SourceFileLoader", "runpy", "execfile", "pydoc", "pkgutil"),
+    *("iter_modules", "walk_packages", "exec_module", "find_spec", "hydra", "LightningCLI", "jsonargparse"),
+)
+"""What names files in ways that are not followed."""
+_SETUP = frozenset({"setup.py"})
+_INSTALLS = re.compile(rb"packages|py_modules|package_dir|package_data|scripts|entry_points|\*\*")
+"""What says in a `setup.py` that more than extensions is installed."""
+_EXECUTES = re.compile(rb"(?<![.\w])exec\(")
+_LISTS_FILES = re.compile(r"\b(?:glob|rglob|listdir|scandir|iterdir|walk)\b")
+"""What finds the files of a folder."""
+
+
+def is_left_behind(project: Project, file: IndexedFile) -> bool:
+    """Whether nothing leads to a file of an application: no import, page or configuration, and it is no program itself.
+
+    Programs of the project import most of the files beside it. What is installed, and a collection of models of which others may take one,
+    holds nothing that is left behind.
+    """
+    return project.remembered(("left behind", file.path), lambda: _is_left_behind(project, file))
+
+
+def _is_left_behind(project: Project, file: IndexedFile) -> bool:
+    name = os.path.basename(file.path)  # noqa: PTH119
+    if name in _ENTRIES or not name.endswith(".py") or is_path_of_tests(project, file.path):
+        return False
+    project.touch_tree()
+    mentions = project.mentions
+    if not mentions.is_whole or _may_be_installed(project, file.path) or _runs(project, file):
+        return False
+    return (
+        not _is_led_to(project, file.path, frozenset({file.path}))
+        and not _may_be_computed(project, file.path)
+        and _is_beside_what_is_used(project, file.path)
+    )
+
+
+def _may_be_installed(project: Project, path: str) -> bool:
+    """Whether files above a file install what lies below them; a `setup.py` may do no more than compile."""
+    if project.mentions.has_above(path, PACKAGING - {"setup.py"}):
+        return True
+    folder = os.path.dirname(path)  # noqa: PTH120
+    while project.mentions.has_above(os.path.join(folder, "setup.py"), _SETUP):  # noqa: PTH118
+        data = project.data(os.path.join(folder, "setup.py"))  # noqa: PTH118
+        if data is not None and (b"ext_modules" not in data or _INSTALLS.search(data) is not None):
+            return True
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    return False
+
+
+def _runs(project: Project, file: IndexedFile) -> bool:
+    """Whether a file does something itself when it is run."""
+    if _is_program(project, file):
+        return True
+    for statement in run_statements(file):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            continue
+        for call in of_kind(statement, ast.Call):
+            dotted = dotted_name(call.func)
+            symbol = project.resolve(file, dotted) if dotted is not None else None
+            if not isinstance(symbol, External):
+                return True
+    return False
+
+
+def _is_program(project: Project, file: IndexedFile) -> bool:
+    """Whether a file says what is run when it is the program."""
+    return once(file.tree, "_is_main", _has_main) or reads_command_line(project, file)
+
+
+def _has_main(tree: ast.Module) -> bool:
+    return any(isinstance(part, ast.If) and "__name__" in ast.unparse(part.test) for part in tree.body)
+
+
+def _is_led_to(project: Project, path: str, aside: frozenset[str]) -> bool:
+    """Whether a file that is not left behind itself names a file as a module, or as a path."""
+    mentions = project.mentions
+    written = _written(path)
+    if mentions.is_configured(written):
+        return True
+    paths = [other for other in mentions.naming(import_name(path)) if other not in aside]
+    if len(paths) > _MOST_FILES:
+        return True
+    for other in paths:
+        if other.endswith(".ipynb") or other == os.path.join(os.path.dirname(path), "__init__.py"):  # noqa: PTH118, PTH120
+            return True
+        imports = _imports(project, other, path)
+        if not imports and not mentions.matches(other, written):
+            continue
+        if len(aside) > _DEEPEST or imports is None:
+            return True
+        file = project.file(other)
+        if (
+            file is None
+            or os.path.basename(other) in _ENTRIES  # noqa: PTH119
+            or is_path_of_tests(project, other)
+            or _runs(project, file)
+            or _is_led_to(project, other, aside | {other})
+        ):
+            return True
+    return False
+
+
+def _imports(project: Project, importer: str, path: str) -> bool | None:
+    """Whether a file imports another, or may; None where it is not read."""
+    file = project.file(importer)
+    if file is None:
+        return None
+    return any(_may_mean(project, dotted, level, importer, path) for dotted, level in _imported(file))
+
+
+def _imported(file: IndexedFile) -> list[tuple[str, int]]:
+    return once(file.tree, "_imported_modules", lambda tree: [*_modules_in(tree)])
+
+
+def _modules_in(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The dotted names that a file may import modules by, each with its leading dots."""
+    pending: list[ast.stmt | ast.Module] = [tree]
+    for node in pending:
+        for block in blocks(node):
+            pending += block
+        match node:
+            case ast.Import(names=names):
+                yield from ((alias.name, 0) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                if module is not None or level:
+                    yield module or "", level
+                prefix = f"{module}." if module else ""
+                yield from ((prefix + alias.name, level) for alias in names if alias.name != "*")
+
+
+def _may_mean(project: Project, dotted: str, level: int, importer: str, path: str) -> bool:
+    """Whether a module of a dotted name may be a file: a program may have put any folder above it on the path."""
+    found = project.find(dotted, level, importer)
+    if found == path or level:
+        return found == path
+    parts = dotted.split(".")
+    beside = os.path.join(os.path.dirname(importer), *parts)  # noqa: PTH118, PTH120
+    if found is not None and found in (beside + ".py", os.path.join(beside, "__init__.py")):  # noqa: PTH118
+        return False
+    end = os.sep + os.path.join(*parts)  # noqa: PTH118
+    return path.endswith((end + ".py", os.path.join(end, "__init__.py")))  # noqa: PTH118
+
+
+def _written(path: str) -> re.Pattern[bytes]:
+    """What a text holds that names a file by more than one word: `net.py`, `models.net`, `models/net`."""
+    stem, parent = (
+        re.escape(part.encode("utf-8", "surrogateescape"))
+        for part in (import_name(path), os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
+    )
+    return re.compile(rb"(?<!\w)(?:" + stem + rb"\.py(?!\w)|" + parent + rb"[./\\]" + stem + rb"(?!\w))")
+
+
+def _may_be_computed(project: Project, path: str) -> bool:
+    """Whether the project imports files by strings that may lead to a file."""
+    folders = project.remembered(("computed imports",), lambda: _computed_folders(project))
+    if folders is None:
+        return True
+    folder = os.path.dirname(path)  # noqa: PTH120
+    if any(f"{folder}{os.sep}".endswith(f"{os.sep}{one}{os.sep}") for one in folders):
+        return True
+    package = project.file(os.path.join(folder, "__init__.py"))  # noqa: PTH118
+    return package is not None and _LISTS_FILES.search(package.source.text) is not None
+
+
+def _computed_folders(project: Project) -> frozenset[str] | None:
+    """The folders that files are imported from by a computed name, as the beginning of that says; None where it may be any."""
+    project.touch_tree()
+    mentions = project.mentions
+    if any(mentions.naming(word) for word in _ANYTHING):
+        return None
+    if any(mentions.matches(path, _EXECUTES) for path in mentions.naming("exec")):
+        return None
+    folders: set[str] = set()
+    for path in {path for word in _COMPUTED for path in mentions.naming(word)}:
+        file = None if path.endswith(".ipynb") else project.file(path)
+        if file is None:
+            return None
+        for call in of_kind(file.tree, ast.Call):
+            if called_name(call) not in _COMPUTED:
+                continue
+            begin = _beginning(call.args[0]) if call.args else ""
+            package = begin.strip(".") if begin.endswith(".") else begin.lstrip(".").rpartition(".")[0]
+            if not package:
+                return None
+            folders.add(package.replace(".", os.sep))
+    return frozenset(folders)
+
+
+def _beginning(name: ast.expr) -> str:
+    """What a text begins with, as far as it is written."""
+    match name:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.JoinedStr(values=[first, *_]) | ast.BinOp(left=first, op=ast.Add() | ast.Mod()):
+            return _beginning(first).partition("%")[0]
+        case ast.Call(func=ast.Attribute(value=first, attr="format")):
+            return _beginning(first).partition("{")[0]
+    return ""
+
+
+def _is_beside_what_is_used(project: Project, path: str) -> bool:
+    """Whether programs import modules that stand beside a file, or beside a folder of which nothing is imported or run.
+
+    More of the files there are imported than not.
+    """
+    folder = os.path.dirname(path)  # noqa: PTH120
+    state = _state_of_folder(project, folder)
+    if state is None:
+        state = _state_of_folder(project, os.path.dirname(folder))  # noqa: PTH120
+    return state is True
+
+
+def _state_of_folder(project: Project, folder: str) -> bool | None:
+    """Whether programs use most files of a folder; None where nothing of it is used at all."""
+    return project.remembered(("used folder", folder), lambda: _look_at_folder(project, folder))
+
+
+def _look_at_folder(project: Project, folder: str) -> bool | None:
+    project.touch_tree()
+    names = (name for name in project.mentions.names_in(folder) if name.endswith(".py") and name not in _ENTRIES)
+    paths = [os.path.join(folder, name) for name in names]  # noqa: PTH118
+    if len(paths) > _MOST_BESIDE:
+        return False
+    files = [file for file in map(project.file, paths) if file is not None]
+    used = [file for file in files if _is_led_to(project, file.path, frozenset({file.path}))]
+    unused = sum(file not in used and not _runs(project, file) for file in files)
+    if unused == len(paths):
+        return None
+    return len(used) > unused and any(
+        _holds_a_module(project, file) and _is_run_by_programs(project, file.path) for file in used
+    )
+
+
+def _holds_a_module(project: Project, file: IndexedFile) -> bool:
+    classes = (part for part in file.tree.body if isinstance(part, ast.ClassDef))
+    return any(project.is_module(ClassRef(file, part)) is True for part in classes)
+
+
+def _is_run_by_programs(project: Project, path: str) -> bool:
+    """Whether a program, and no file that shows how its own modules work, imports a file, or what does."""
+    seen = {path}
+    pending = [path]
+    for one in pending:
+        for other in project.mentions.naming(import_name(one))[:_MOST_FILES]:
+            if other in seen or other.endswith(".ipynb") or not _imports(project, other, one):
+                continue
+            file = project.file(other)
+            if file is not None and not is_path_of_tests(project, other):
+                if reads_command_line(project, file) or (
+                    once(file.tree, "_is_main", _has_main) and not _holds_a_module(project, file)
+                ):
+                    return True
+                seen.add(other)
+                pending.append(other)
+        if len(seen) > _MOST_ABOVE:
+            return False
+    return False

@@ -1,0 +1,116 @@
+"""Left behind: findings in files of an application that nothing leads to are information."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from modellint.cli import cli
+
+HEAD = "import torch\nfrom torch import nn\n\n\n"
+OLD = (
+    HEAD
+    + """class Old(nn.Module):
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+"""
+)
+NET = HEAD + "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+PROGRAM = 'import sys\n\nfrom models.net import Net\n\nif __name__ == "__main__":\n    print(Net()(sys.argv[1]))\n'
+APPLICATION = {"models/old.py": OLD, "models/net.py": NET, "models/head.py": "LIMIT = 3\n"} | {
+    "models/__init__.py": "",
+    "train.py": PROGRAM.replace("import Net", "import Net\nfrom models.head import LIMIT"),
+}
+
+
+def severities(folder: Path, files: dict[str, str], of: str) -> list[str]:
+    (folder / ".git").mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    arguments = ["check", "--output-format", "json", "--no-cache", "--select", "MUT001", str(folder / of)]
+    return [finding["severity"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"models/__init__.py": "from models.old import Old\n"}, "error"),
+        ({"models/net.py": NET + "\nfrom .old import Old\n\nnet = Old()\n"}, "error"),
+        ({"export.py": "from models.old import Old\n"}, "info"),
+        ({"export.py": "from models.old import Old\n\nprint(Old())\n"}, "error"),
+        ({"export.py": "def export():\n    import models.old\n    print(models.old.Old())\n\nexport()\n"}, "error"),
+        (
+            {
+                "tools/export.py": 'import sys\n\nsys.path.insert(0, "..")\nimport models.old\n\nprint(models.old.Old())\n'
+            },
+            "error",
+        ),
+        ({"tests/test_old.py": "from models.old import Old\n\nnet = Old()\n"}, "error"),
+        ({"models/older.py": "from models.old import Old\n"}, "info"),
+        ({"export.py": "import old\n\nprint(old)\n"}, "error"),
+        ({"export.py": "from other import old\n\nprint(old)\n"}, "info"),
+        ({"run.sh": "python models/old.py\n"}, "error"),
+        ({"README.md": "The first model is in `old.py`.\n"}, "error"),
+        ({"README.md": "A model that is old.\n"}, "info"),
+        ({"net.yaml": "_target_: models.old.Old\n"}, "error"),
+        ({"notes.ipynb": '{"cells": [], "metadata": {"old": 1}}'}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module(input()))\n"}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module(f'models.{input()}'))\n"}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('heads.' + input()))\n"}, "info"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('models.net'))\n"}, "error"),
+        ({"pick.py": "import pkgutil\n"}, "error"),
+        ({"models/__init__.py": "import os\n\n__all__ = [one[:-3] for one in os.listdir('.')]\n"}, "error"),
+        ({"models/__init__.py": "__all__ = ['old']\n"}, "error"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "error"),
+        ({"setup.py": "setup(packages=find_packages())\n"}, "error"),
+        ({"setup.py": "setup(ext_modules=[Extension('fast', ['fast.c'])])\n"}, "info"),
+        ({"models/old.py": OLD + "\n\nprint(Old())\n"}, "error"),
+        ({"models/old.py": OLD + '\n\nif __name__ == "__main__":\n    print(Old())\n'}, "error"),
+        ({"models/old.py": OLD + "\n\nSIZES = torch.ones(3)\n"}, "info"),
+        ({"models/wide.py": NET, "models/deep.py": NET}, "error"),
+        ({"train.py": "from models.net import Net\nfrom models.head import LIMIT\n"}, "error"),
+    ],
+)
+def test_a_file_that_nothing_leads_to(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    assert severities(tmp_path, APPLICATION | others, "models/old.py") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"models/past/net.py": NET, "export.py": "from models.past.net import Net\n\nprint(Net())\n"}, "error"),
+        ({"models/wide.py": NET, "models/deep.py": NET, "models/flat.py": NET}, "error"),
+    ],
+)
+def test_a_folder_that_nothing_leads_to(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    files = {name.replace("models/old", "models/past/old"): text for name, text in APPLICATION.items()}
+    assert severities(tmp_path, files | others, "models/past/old.py") == [severity]
+
+
+def test_a_file_alone_is_not_left_behind(tmp_path: Path) -> None:
+    assert severities(tmp_path, {"old.py": OLD}, "old.py") == ["error"]
+    assert severities(tmp_path / "more", {"old.py": OLD, "net.py": NET}, "old.py") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({"pick.py": "import sys\nimport net\n\nprint(getattr(net, sys.argv[1])())\n"}, "error"),
+        ({"pick.py": "import sys\nimport net\n\nprint(net.Net(sys.argv[1]))\n"}, "info"),
+        ({"more.py": "from net import *\n", "pick.py": "import more\n\nprint(getattr(more, input())())\n"}, "error"),
+        ({"more.py": "from net import *\n\nprint(globals()[input()]())\n"}, "error"),
+        ({"more.py": "from net import *\n\nprint(Net())\n"}, "info"),
+    ],
+)
+def test_a_class_that_comes_with_all_names_of_its_file(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    net = "from parts import *\n" + NET.replace("x + 1", "x + part(x)")
+    files = {"parts.py": "def part(x):\n    return x\n\n\n" + OLD, "net.py": net, **others}
+    assert severities(tmp_path, files, "parts.py") == [severity]
