@@ -2575,21 +2575,3 @@ def test_a_file_that_cannot_be_imported(
     (tmp_path / "sizes" / "__init__.py").write_text(package + "\n", "utf-8")
     assert severities(tmp_path, monkeypatch, "net.py") == [severity]
     assert severities(tmp_path, monkeypatch, "distance.py") == [severity]
-
-
-@pytest.mark.parametrize(
-    ("given", "severity"),
-    [("(self.net(x) - self.net(y)).abs().mean()", "warning"), ("loss", "info")],
-)
-def test_a_wrapper_of_what_a_loss_compares_with(given: str, severity: str) -> None:
-    text = f"""
-    class Perceived(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = nn.DataParallel(nn.Conv2d(3, 8, 3))
-
-        def forward(self, x, y):
-            loss = (self.net(x) - self.net(y)).abs().mean()
-            return {given}
-    """
-    assert of_text(text, "FLW006") == [severity]

@@ -72,8 +72,7 @@ class WrappedModule(Rule):
     The fix is unsafe: it takes the wrapper away, so that keys of `state_dict` lose `module.`, and the model runs on one device.
 
     ## Known limits
-    In source, only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary. In a class that only
-    training or evaluation runs, a loss among them, it is information.
+    In source, only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html>
@@ -83,7 +82,6 @@ class WrappedModule(Rule):
     code = "FLW006"
     name = "wrapped-module"
     severity = Severity.WARNING
-    only_inference = True
     needs = (frozenset({"~DataParallel", "~DistributedDataParallel", "~compile"}),)
     fixable = "keep the module itself"
     advice = "Export the module inside: `.module`, or `._orig_mod` of a compiled one"
