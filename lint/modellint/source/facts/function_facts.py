@@ -494,7 +494,7 @@ class Code:
 
         ``takers``: the modules whose `load_state_dict` is given all that is loaded.
         """
-        from modellint.source.roles.saved_states import is_saved_on_cpu
+        from modellint.source.roles.files.saved_states import is_saved_on_cpu
 
         return is_saved_on_cpu(self.project, self.file, path, function, takers)
 

@@ -13,9 +13,9 @@ from modellint.source.project.mentions import Mention, blocks, import_name, ment
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
-from modellint.source.roles.failing_imports import cannot_be_imported
-from modellint.source.roles.left_behind import is_left_behind
-from modellint.source.roles.program_files import PACKAGING, is_script, is_superseded, reads_command_line
+from modellint.source.roles.files.failing_imports import cannot_be_imported
+from modellint.source.roles.files.left_behind import is_left_behind
+from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits

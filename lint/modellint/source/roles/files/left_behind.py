@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from modellint.source.project.mentions import blocks, import_name
 from modellint.source.project.symbols import ClassRef, External, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.program_files import PACKAGING, reads_command_line, run_statements
+from modellint.source.roles.files.program_files import PACKAGING, reads_command_line, run_statements
 from modellint.source.syntax.ast_walk import called_name, of_kind, once
 
 if TYPE_CHECKING:
