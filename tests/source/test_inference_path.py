@@ -2530,6 +2530,43 @@ def test_a_part_that_only_the_forward_of_training_runs(
     assert severities(tmp_path, monkeypatch, "distance.py") == [severity]
 
 
+SET = """
+from distance import Distance
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.far = Distance()
+
+    def set(self, rate):
+        {statement}
+
+    def forward(self, x):
+        if self.training:
+            return self.far(x, x)
+        return self.lin(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "severity"),
+    [
+        ("self.far.set_rate(rate)", "info"),
+        ("return self.far.set_rate(rate)", "error"),
+        ("self.last = self.far.of(rate, rate)", "error"),
+        ("self.far.forward(rate, rate)", "error"),
+        ("self.far(rate, rate)", "error"),
+    ],
+)
+def test_a_part_of_training_that_a_method_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, severity: str
+) -> None:
+    project(tmp_path, distance=DISTANCE, net=SET.format(statement=statement))
+    assert severities(tmp_path, monkeypatch, "distance.py") == [severity]
+
+
 IMPORTING = """
 from distance import Distance
 {line}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
-from modellint.source.syntax.ast_walk import once, walk
+from modellint.source.syntax.ast_walk import of_kind, once, walk
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _HOOKS = re.compile(
@@ -69,7 +69,7 @@ def attributes_of_training(methods: Iterable[_Method]) -> set[str]:
     inference, training = _reached("forward", functions, set())
     others = set().union(
         *(
-            _read_by(function)
+            _used_by(function)
             for name, function in functions.items()
             if name not in inference and name not in training and name != "__init__" and not is_training_hook(function)
         )
@@ -228,6 +228,22 @@ def _mode(test: ast.expr, holds: bool) -> bool | None:
 def _read_by(function: _Function) -> frozenset[str]:
     """The attributes that a method reads, of `self` or of something else."""
     return once(function, "_read_by", lambda node: _attributes(node.body))
+
+
+def _used_by(function: _Function) -> frozenset[str]:
+    """The attributes that a method reads, but for those of which it drops what a method gives: `self.head.set_rate(rate)`."""
+    return once(function, "_used_by", _used)
+
+
+def _used(function: _Function) -> frozenset[str]:
+    told = {
+        call.func.value
+        for call in (part.value for part in of_kind(function, ast.Expr))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr != "forward"
+    }
+    return frozenset(
+        part.attr for part in of_kind(function, ast.Attribute) if isinstance(part.ctx, ast.Load) and part not in told
+    )
 
 
 def _read_apart(function: _Function) -> tuple[frozenset[str], frozenset[str]]:
