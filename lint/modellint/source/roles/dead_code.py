@@ -6,7 +6,9 @@ import ast
 import builtins
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
@@ -579,40 +581,49 @@ def _is_unbound(project: Project, file: IndexedFile, name: str) -> bool:
 
 def asks_in_vain_before(project: Project, file: IndexedFile, function: _Function, row: int) -> bool:
     """Whether all that leads to a row of a function asks for a name before that nothing binds, so that the row is never run."""
-    bound = once(file.tree, "_bound_names", _bound_names)
-    if once(file.tree, "_has_stars", lambda tree: any(alias.name == "*" for alias in of_kind(tree, ast.alias))):
+    unknown = once(file.tree, "_unknown_names", _unknown_names)
+    if not unknown:
         return False
-    return any(
-        isinstance(part, ast.Name)
-        and isinstance(part.ctx, ast.Load)
-        and part.id not in bound
-        and _is_unbound(project, file, part.id)
-        for expression in _run_before(function.body, row)
-        for part in _always_run_parts(expression)
-    )
+    key = "never run", file.path, function.lineno, function.col_offset
+    never = project.remembered(key, lambda: sorted(_never_run(project, file, function.body)))
+    at = bisect_right(never, (row, _ENDLESS))
+    return at > 0 and row <= never[at - 1][1]
+
+
+def _unknown_names(tree: ast.Module) -> frozenset[str]:
+    """The names that a file asks for, and neither it nor Python binds."""
+    if any(alias.name == "*" for alias in of_kind(tree, ast.alias)):
+        return frozenset()
+    asked = {part.id for part in of_kind(tree, ast.Name) if isinstance(part.ctx, ast.Load)}
+    return frozenset(name for name in asked - once(tree, "_bound_names", _bound_names) if not hasattr(builtins, name))
+
+
+def _never_run(project: Project, file: IndexedFile, body: list[ast.stmt]) -> Iterator[tuple[int, int]]:
+    """The first and last of the rows that stand, in a block, behind a statement that asks for a name which nothing binds."""
+    for statement in body:
+        inner = [block for block in blocks(statement) if block]
+        heads = (getattr(statement, field, None) for field in _HEADS) if isinstance(statement, _PLAIN) else ()
+        if any(_asks_in_vain(project, file, head) for head in heads if isinstance(head, ast.expr)):
+            last = inner[0][0].lineno - 1 if inner else statement.end_lineno or statement.lineno
+            yield last + 1, body[-1].end_lineno or last
+            return
+        for block in inner:
+            yield from _never_run(project, file, block)
 
 
 _PLAIN = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.If, ast.While)
 """Statements that run their heads first."""
+_ENDLESS = 1 << 40
+"""More rows than a file has."""
 
 
-def _run_before(body: list[ast.stmt], row: int) -> Iterator[ast.expr]:
-    """The expressions that are run before a row is reached, of all statements that hold it or stand before these in their block."""
-    for statement in body:
-        if statement.lineno >= row:
-            return
-        if isinstance(statement, _PLAIN) and _is_before(statement, row):
-            yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
-        for block in blocks(statement):
-            if block and block[0].lineno <= row <= (block[-1].end_lineno or 0):
-                yield from _run_before(block, row)
-                return
-
-
-def _is_before(statement: ast.stmt, row: int) -> bool:
-    """Whether what a statement runs first stands before a row, and not in it."""
-    inner = next((block[0] for block in blocks(statement) if block), None)
-    return (inner.lineno - 1 if inner is not None else statement.end_lineno or row) < row
+def _asks_in_vain(project: Project, file: IndexedFile, expression: ast.expr) -> bool:
+    unknown = once(file.tree, "_unknown_names", _unknown_names)
+    names = {part.id for part in _always_run_parts(expression) if isinstance(part, ast.Name) and part.id in unknown}
+    return any(
+        project.remembered(("unbound", file.path, name), partial(_is_unbound, project, file, name))
+        for name in sorted(names)
+    )
 
 
 def _may_bind_unseen(file: IndexedFile) -> bool:
