@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
+from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
 from modellint.source.roles.failing_imports import cannot_be_imported
 from modellint.source.roles.left_behind import is_left_behind
 from modellint.source.roles.program_files import PACKAGING, is_script, is_superseded, reads_command_line
@@ -197,34 +197,57 @@ class Uses:
                 if stars is None:
                     continue
                 if stars and not file.names.get("__all__"):
-                    calls = evaluated_calls(other)
-                    if path.endswith("__init__.py") or calls is None or self._is_asked_for_any(other):
+                    calls = None if path.endswith("__init__.py") else self._calls_of_all_names(other)
+                    if calls is None:
                         return False
                     vars(file.tree).setdefault("_evaluated", []).extend(calls)
                 is_imported = True
         return is_imported
 
-    def _is_asked_for_any(self, file: IndexedFile) -> bool:
-        """Whether a file that took all names of another may be asked for one of them by a string, itself or through others."""
-        known: bool | None = vars(file.tree).get("_is_asked_for_any")
-        if known is None:
-            vars(file.tree)["_is_asked_for_any"] = False
-            known = vars(file.tree)["_is_asked_for_any"] = self._looks_asked(file)
-        return known
+    def _calls_of_all_names(self, file: IndexedFile) -> list[ast.Call] | None:
+        """The calls of what a file that took all names of another is asked for by a string, itself or through others; or None."""
+        if "_calls_of_all" not in vars(file.tree):
+            vars(file.tree)["_calls_of_all"] = []
+            vars(file.tree)["_calls_of_all"] = self._look_for_calls(file)
+        calls: list[ast.Call] | None = vars(file.tree)["_calls_of_all"]
+        return calls
 
-    def _looks_asked(self, file: IndexedFile) -> bool:
+    def _look_for_calls(self, file: IndexedFile) -> list[ast.Call] | None:
+        found = evaluated_calls(file)
+        if found is None:
+            return None
+        calls = [*found]
         for path in self.project.mentions.naming(import_name(file.path)):
             other = None if path == file.path or path.endswith(".ipynb") else self.project.file(path)
             for node in _imports_in(other) if other is not None else ():
                 assert other is not None
+                more: list[ast.Call] | None = []
                 if self._is_namespace(node, other, file) and _finds_by_strings(other.source.text):
-                    return True
-                if self._stars_of(node, other, file):
-                    if path.endswith("__init__.py") or LOOKED_UP.search(other.source.text):
-                        return True
-                    if self._is_asked_for_any(other):
-                        return True
-        return False
+                    more = self._calls_of_module(node, other, file)
+                elif self._stars_of(node, other, file):
+                    more = None if path.endswith("__init__.py") else self._calls_of_all_names(other)
+                if more is None:
+                    return None
+                calls += more
+        return calls
+
+    def _calls_of_module(
+        self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile
+    ) -> list[ast.Call] | None:
+        """The calls of what a file is asked for by a string in a place that binds it as a whole; None where that is not told."""
+        if LOOKED_UP.search(place.source.text):
+            return None
+        prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
+        calls: list[ast.Call] = []
+        for alias in node.names:
+            if self.project.find(prefix + alias.name, level, place.path) != file.path:
+                continue
+            bound = alias.asname or alias.name
+            found = None if "." in bound or len(place.names.get(bound, ())) != 1 else asked_calls(place, bound)
+            if found is None:
+                return None
+            calls += found
+        return calls
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
