@@ -105,6 +105,10 @@ def test_a_file_alone_is_not_left_behind(tmp_path: Path) -> None:
     [
         ({"pick.py": "import sys\nimport net\n\nprint(getattr(net, sys.argv[1])())\n"}, "error"),
         ({"pick.py": "import sys\nimport net\n\nprint(net.Net(sys.argv[1]))\n"}, "info"),
+        ({"pick.py": "import net as n\n\nprint(getattr(n, input())(**{'width': 3}))\n"}, "info"),
+        ({"pick.py": "import net as n\n\nprint(getattr(n, input())(**dict(width=3)))\n"}, "error"),
+        ({"pick.py": "import net as n\n\nmake = getattr(n, input())\nprint(make(width=3))\n"}, "error"),
+        ({"pick.py": "import net as n\n\nprint(pick(n)(width=3), getattr(3, input()))\n"}, "error"),
         ({"more.py": "from net import *\n", "pick.py": "import more\n\nprint(getattr(more, input())())\n"}, "error"),
         ({"more.py": "from net import *\n\nprint(globals()[input()]())\n"}, "error"),
         ({"more.py": "from net import *\n\nprint(Net())\n"}, "info"),
@@ -112,5 +116,6 @@ def test_a_file_alone_is_not_left_behind(tmp_path: Path) -> None:
 )
 def test_a_class_that_comes_with_all_names_of_its_file(tmp_path: Path, others: dict[str, str], severity: str) -> None:
     net = "from parts import *\n" + NET.replace("x + 1", "x + part(x)")
-    files = {"parts.py": "def part(x):\n    return x\n\n\n" + OLD, "net.py": net, **others}
+    old = OLD.replace("    def forward", "    def __init__(self):\n        super().__init__()\n\n    def forward")
+    files = {"parts.py": "def part(x):\n    return x\n\n\n" + old, "net.py": net, **others}
     assert severities(tmp_path, files, "parts.py") == [severity]

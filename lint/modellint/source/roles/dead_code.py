@@ -6,13 +6,15 @@ import ast
 import builtins
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.evaluated_names import LOOKED_UP, evaluated_calls, may_be_called
+from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
 from modellint.source.roles.files.failing_imports import cannot_be_imported
 from modellint.source.roles.files.left_behind import is_left_behind
 from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
@@ -195,34 +197,57 @@ class Uses:
                 if stars is None:
                     continue
                 if stars and not file.names.get("__all__"):
-                    calls = evaluated_calls(other)
-                    if path.endswith("__init__.py") or calls is None or self._is_asked_for_any(other):
+                    calls = None if path.endswith("__init__.py") else self._calls_of_all_names(other)
+                    if calls is None:
                         return False
                     vars(file.tree).setdefault("_evaluated", []).extend(calls)
                 is_imported = True
         return is_imported
 
-    def _is_asked_for_any(self, file: IndexedFile) -> bool:
-        """Whether a file that took all names of another may be asked for one of them by a string, itself or through others."""
-        known: bool | None = vars(file.tree).get("_is_asked_for_any")
-        if known is None:
-            vars(file.tree)["_is_asked_for_any"] = False
-            known = vars(file.tree)["_is_asked_for_any"] = self._looks_asked(file)
-        return known
+    def _calls_of_all_names(self, file: IndexedFile) -> list[ast.Call] | None:
+        """The calls of what a file that took all names of another is asked for by a string, itself or through others; or None."""
+        if "_calls_of_all" not in vars(file.tree):
+            vars(file.tree)["_calls_of_all"] = []
+            vars(file.tree)["_calls_of_all"] = self._look_for_calls(file)
+        calls: list[ast.Call] | None = vars(file.tree)["_calls_of_all"]
+        return calls
 
-    def _looks_asked(self, file: IndexedFile) -> bool:
+    def _look_for_calls(self, file: IndexedFile) -> list[ast.Call] | None:
+        found = evaluated_calls(file)
+        if found is None:
+            return None
+        calls = [*found]
         for path in self.project.mentions.naming(import_name(file.path)):
             other = None if path == file.path or path.endswith(".ipynb") else self.project.file(path)
             for node in _imports_in(other) if other is not None else ():
                 assert other is not None
+                more: list[ast.Call] | None = []
                 if self._is_namespace(node, other, file) and _finds_by_strings(other.source.text):
-                    return True
-                if self._stars_of(node, other, file):
-                    if path.endswith("__init__.py") or LOOKED_UP.search(other.source.text):
-                        return True
-                    if self._is_asked_for_any(other):
-                        return True
-        return False
+                    more = self._calls_of_module(node, other, file)
+                elif self._stars_of(node, other, file):
+                    more = None if path.endswith("__init__.py") else self._calls_of_all_names(other)
+                if more is None:
+                    return None
+                calls += more
+        return calls
+
+    def _calls_of_module(
+        self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile
+    ) -> list[ast.Call] | None:
+        """The calls of what a file is asked for by a string in a place that binds it as a whole; None where that is not told."""
+        if LOOKED_UP.search(place.source.text):
+            return None
+        prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
+        calls: list[ast.Call] = []
+        for alias in node.names:
+            if self.project.find(prefix + alias.name, level, place.path) != file.path:
+                continue
+            bound = alias.asname or alias.name
+            found = None if "." in bound or len(place.names.get(bound, ())) != 1 else asked_calls(place, bound)
+            if found is None:
+                return None
+            calls += found
+        return calls
 
     def _looks_run(self, file: IndexedFile) -> bool:
         """Whether a file is a program, which no other imports."""
@@ -579,40 +604,49 @@ def _is_unbound(project: Project, file: IndexedFile, name: str) -> bool:
 
 def asks_in_vain_before(project: Project, file: IndexedFile, function: _Function, row: int) -> bool:
     """Whether all that leads to a row of a function asks for a name before that nothing binds, so that the row is never run."""
-    bound = once(file.tree, "_bound_names", _bound_names)
-    if once(file.tree, "_has_stars", lambda tree: any(alias.name == "*" for alias in of_kind(tree, ast.alias))):
+    unknown = once(file.tree, "_unknown_names", _unknown_names)
+    if not unknown:
         return False
-    return any(
-        isinstance(part, ast.Name)
-        and isinstance(part.ctx, ast.Load)
-        and part.id not in bound
-        and _is_unbound(project, file, part.id)
-        for expression in _run_before(function.body, row)
-        for part in _always_run_parts(expression)
-    )
+    key = "never run", file.path, function.lineno, function.col_offset
+    never = project.remembered(key, lambda: sorted(_never_run(project, file, function.body)))
+    at = bisect_right(never, (row, _ENDLESS))
+    return at > 0 and row <= never[at - 1][1]
+
+
+def _unknown_names(tree: ast.Module) -> frozenset[str]:
+    """The names that a file asks for, and neither it nor Python binds."""
+    if any(alias.name == "*" for alias in of_kind(tree, ast.alias)):
+        return frozenset()
+    asked = {part.id for part in of_kind(tree, ast.Name) if isinstance(part.ctx, ast.Load)}
+    return frozenset(name for name in asked - once(tree, "_bound_names", _bound_names) if not hasattr(builtins, name))
+
+
+def _never_run(project: Project, file: IndexedFile, body: list[ast.stmt]) -> Iterator[tuple[int, int]]:
+    """The first and last of the rows that stand, in a block, behind a statement that asks for a name which nothing binds."""
+    for statement in body:
+        inner = [block for block in blocks(statement) if block]
+        heads = (getattr(statement, field, None) for field in _HEADS) if isinstance(statement, _PLAIN) else ()
+        if any(_asks_in_vain(project, file, head) for head in heads if isinstance(head, ast.expr)):
+            last = inner[0][0].lineno - 1 if inner else statement.end_lineno or statement.lineno
+            yield last + 1, body[-1].end_lineno or last
+            return
+        for block in inner:
+            yield from _never_run(project, file, block)
 
 
 _PLAIN = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.If, ast.While)
 """Statements that run their heads first."""
+_ENDLESS = 1 << 40
+"""More rows than a file has."""
 
 
-def _run_before(body: list[ast.stmt], row: int) -> Iterator[ast.expr]:
-    """The expressions that are run before a row is reached, of all statements that hold it or stand before these in their block."""
-    for statement in body:
-        if statement.lineno >= row:
-            return
-        if isinstance(statement, _PLAIN) and _is_before(statement, row):
-            yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
-        for block in blocks(statement):
-            if block and block[0].lineno <= row <= (block[-1].end_lineno or 0):
-                yield from _run_before(block, row)
-                return
-
-
-def _is_before(statement: ast.stmt, row: int) -> bool:
-    """Whether what a statement runs first stands before a row, and not in it."""
-    inner = next((block[0] for block in blocks(statement) if block), None)
-    return (inner.lineno - 1 if inner is not None else statement.end_lineno or row) < row
+def _asks_in_vain(project: Project, file: IndexedFile, expression: ast.expr) -> bool:
+    unknown = once(file.tree, "_unknown_names", _unknown_names)
+    names = {part.id for part in _always_run_parts(expression) if isinstance(part, ast.Name) and part.id in unknown}
+    return any(
+        project.remembered(("unbound", file.path, name), partial(_is_unbound, project, file, name))
+        for name in sorted(names)
+    )
 
 
 def _may_bind_unseen(file: IndexedFile) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.source.syntax.ast_walk import functions_in, of_kind
+from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in
 from modellint.source.syntax.call_arguments import misfits
 
 if TYPE_CHECKING:
@@ -34,6 +34,32 @@ def evaluated_calls(file: IndexedFile) -> list[ast.Call] | None:
     if not all(evaluation in called or _is_of_self(evaluation.args) for evaluation in evaluations):
         return None
     return [call for call in calls if isinstance(call.func, ast.Call) and not _is_of_self(call.func.args)]
+
+
+def asked_calls(file: IndexedFile, module: str) -> list[ast.Call] | None:
+    """The calls of what a file asks a module of a name for by a string; None where it may do something else with it.
+
+    `getattr(models, kind)(width, depth)` calls something that takes two arguments.
+    """
+    parents = parents_in(file.tree)
+    calls: list[ast.Call] = []
+    for part in of_kind(file.tree, ast.Name):
+        if part.id != module or not isinstance(part.ctx, ast.Load):
+            continue
+        around = parents.get(part)
+        match around:
+            case ast.Attribute():
+                continue
+            case ast.Call(func=ast.Name(id="getattr"), args=[first, wanted, *_]) if first is part:
+                pass
+            case _:
+                return None
+        call = parents.get(around)
+        if isinstance(call, ast.Call) and call.func is around:
+            calls.append(call)
+        elif not isinstance(wanted, ast.Constant):
+            return None
+    return calls
 
 
 def may_be_called(node: ast.stmt, call: ast.Call) -> bool:

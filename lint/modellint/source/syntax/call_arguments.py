@@ -16,7 +16,7 @@ def misfits(function: Function, call: ast.Call) -> bool:
     positional = [argument.arg for argument in placed[1:]]
     only_by_place = {argument.arg for argument in arguments.posonlyargs}
     by_name = {*positional, *(argument.arg for argument in arguments.kwonlyargs)} - only_by_place
-    words = [word.arg for word in call.keywords]
+    words = [name for word in call.keywords for name in _names_given(word)]
     if any(word is not None and word not in by_name for word in words) and arguments.kwarg is None:
         return True
     if any(isinstance(part, ast.Starred) for part in call.args):
@@ -35,3 +35,11 @@ def misfits(function: Function, call: ast.Call) -> bool:
         if default is None
     ]
     return any(name not in words for name in (*required[count:], *named))
+
+
+def _names_given(word: ast.keyword) -> list[str | None]:
+    """The names that an argument is given by; None stands for those that are not known."""
+    match word:
+        case ast.keyword(arg=None, value=ast.Dict(keys=keys)):
+            return [key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None for key in keys]
+    return [word.arg]

@@ -107,8 +107,6 @@ def _is_led_to(project: Project, path: str, aside: frozenset[str]) -> bool:
     """Whether a file that is not left behind itself names a file as a module, or as a path."""
     mentions = project.mentions
     written = _written(path)
-    if mentions.is_configured(written):
-        return True
     paths = [other for other in mentions.naming(import_name(path)) if other not in aside]
     if len(paths) > _MOST_FILES:
         return True
@@ -129,7 +127,7 @@ def _is_led_to(project: Project, path: str, aside: frozenset[str]) -> bool:
             or _is_led_to(project, other, aside | {other})
         ):
             return True
-    return False
+    return mentions.is_configured(written)
 
 
 def _imports(project: Project, importer: str, path: str) -> bool | None:
