@@ -67,8 +67,8 @@ class LoadWithoutMapLocation(Rule):
     every `torch.save` of the project that may write it, by its name or by the class of its module, saves from the CPU: behind
     `net.cpu()`, or as `{k: v.cpu() for k, v in net.state_dict().items()}`. A file from elsewhere is then taken to be like these.
     So are loads that need a GPU anyway: the engine of a `TRTModule`, and what stands behind a test for a strategy of several
-    devices. In tests, in what only a trainer runs, of what only an optimizer or its like is given, and where the same run of
-    statements has a `.cuda()` or `.to("cuda")` that nothing goes round, the finding is information.
+    devices. In tests, in what only a trainer runs, of what only an optimizer or its like is given, and behind a `.cuda()` or
+    `.to("cuda")` that nothing goes round, the finding is information.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -297,7 +297,7 @@ def _needs_a_gpu(call: Call, code: Code) -> bool:
 
 
 def _goes_to_a_gpu(call: Call, code: Code) -> bool:
-    """Whether whoever gets to a call also gets to a `.cuda()` or a `.to("cuda")` in the blocks around it: it needs a GPU anyway."""
+    """Whether whoever gets to a call has been at a `.cuda()` or a `.to("cuda")` in the blocks around it: without a GPU that fails first."""
     outermost = call.function or code.file.tree
     parents = parents_in(outermost)
     child: ast.AST = call.statement
@@ -306,26 +306,10 @@ def _goes_to_a_gpu(call: Call, code: Code) -> bool:
         if isinstance(parent, ast.Try):
             return False
         for block in (getattr(parent, "body", ()), getattr(parent, "orelse", ())):
-            if isinstance(block, list) and child in block and any(map(_takes_to_a_gpu, _always_run(block, child))):
+            if isinstance(block, list) and child in block and any(map(_takes_to_a_gpu, block[: block.index(child)])):
                 return True
         child = parent
     return False
-
-
-def _always_run(block: list[ast.stmt], statement: ast.AST) -> Iterator[ast.stmt]:
-    """A statement of a block, those before it, and those behind it up to one that may leave the block."""
-    at = block.index(statement)  # type: ignore[arg-type]
-    yield from block[: at + 1]
-    if any(map(_may_leave, walk(block[at]))):
-        return
-    for later in block[at + 1 :]:
-        yield later
-        if any(map(_may_leave, walk(later))):
-            return
-
-
-def _may_leave(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom))
 
 
 def _takes_to_a_gpu(statement: ast.stmt) -> bool:
