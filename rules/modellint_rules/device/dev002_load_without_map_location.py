@@ -14,6 +14,7 @@ from modellint.authoring import (
     Rule,
     Severity,
     of_kind,
+    once,
     parents_in,
     walk,
 )
@@ -152,7 +153,7 @@ def _is_own_file(call: Call) -> bool:
     if call.function is None:
         return False
     loaded = ast.dump(call.node.args[0]) if call.node.args else ""
-    for part in walk(call.function):
+    for part in once(call.function, "_file_events", _file_events):
         match part:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="save"), args=[_, path, *_]):
                 if part.lineno < call.node.lineno and call.node.args:
@@ -167,6 +168,15 @@ def _is_own_file(call: Call) -> bool:
             case _:
                 pass
     return False
+
+
+def _file_events(function: ast.AST) -> list[ast.Call]:
+    """The calls of a function that may write a file, delete it or train."""
+    return [
+        call
+        for call in of_kind(function, ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("save", "remove", "unlink", "backward")
+    ]
 
 
 def _paths(path: ast.expr, function: ast.AST) -> set[str]:
@@ -306,10 +316,15 @@ def _goes_to_a_gpu(call: Call, code: Code) -> bool:
         if isinstance(parent, ast.Try):
             return False
         for block in (getattr(parent, "body", ()), getattr(parent, "orelse", ())):
-            if isinstance(block, list) and child in block and any(map(_takes_to_a_gpu, block[: block.index(child)])):
+            if isinstance(block, list) and child in block and _goes_to_a_gpu_before(block, child):
                 return True
         child = parent
     return False
+
+
+def _goes_to_a_gpu_before(block: list[ast.stmt], statement: ast.AST) -> bool:
+    before = block[: block.index(statement)]  # type: ignore[arg-type]
+    return any(once(part, "_takes_to_a_gpu", _takes_to_a_gpu) for part in before)
 
 
 def _takes_to_a_gpu(statement: ast.stmt) -> bool:
