@@ -410,7 +410,7 @@ def test_dict_output(function: Callable[[Any, torch.Tensor], Any]) -> None:
     finding = one("SIG001", computed(function), X)
     assert finding.severity is Severity.WARNING
     assert line(finding) == "return self.function(self, x)"
-    assert "converts without its keys" in finding.message
+    assert "what converts from `torch.export` has no keys" in finding.message
     assert found("SIG002", computed(function), X) == []
 
 

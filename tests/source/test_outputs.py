@@ -43,9 +43,9 @@ def test_dict(body: str) -> None:
         ('return {"scores": self.fc(x), "mask": mask}', "with None in it: neither route converts it"),
         (
             'out = {"mask": None}\nout["mask"] = self.fc(x)\nreturn out',
-            "from `torch.export` it converts without its keys",
+            "what converts from `torch.export` has no keys",
         ),
-        ('return {"scores": self.fc(x), "mask": x if flag else None}', "from `torch.export` it converts"),
+        ('return {"scores": self.fc(x), "mask": x if flag else None}', "what converts from `torch.export`"),
     ],
 )
 def test_dict_with_what_is_no_tensor(body: str, message: str) -> None:

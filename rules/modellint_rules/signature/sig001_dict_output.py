@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
 
 
-_BY_ROUTE = ", which `torch.jit.trace` refuses; from `torch.export` it converts without its keys"
+_BY_ROUTE = ", which `torch.jit.trace` refuses; what converts from `torch.export` has no keys"
 _BY_NEITHER = ": neither route converts it, as only tensors can be outputs"
 
 
