@@ -115,3 +115,17 @@ def test_a_file_without_directives_costs_nothing() -> None:
 def test_importing_the_authoring_interface_loads_nothing() -> None:
     names = "sorted(name for name in sys.modules if name.startswith(('modellint.', 'libcst', 'torch')))"
     assert printed("import modellint.authoring", f"print({names})") == ["['modellint.authoring']"]
+
+
+def test_a_registered_buffer_that_nothing_changes_is_not_read_for(folder: Path) -> None:
+    text = CLEAN.replace(
+        "nn.Linear(1, 1)\n", "nn.Linear(1, 1)\n        self.register_buffer('scale', nn.Linear(1, 1).weight)\n"
+    )
+    (folder / "net.py").write_text(text.replace("return x", "return self.layers(x) * self.scale"), "utf-8")
+    assert printed(checked("net.py"), loaded("modellint.source.facts.class_analysis")) == ["All checks passed!", "[]"]
+
+
+def test_coremltools_does_not_bring_in_transformers() -> None:
+    asked = loaded("transformers", "coremltools")
+    lines = printed("import modellint.destinations.coreml.private.entry_points", asked, "import transformers", asked)
+    assert lines[-2:] == ["['coremltools']", "['coremltools', 'transformers']"]
