@@ -1053,3 +1053,17 @@ def test_one_of_what_is_given_together_may_be_a_list(use: str, found: list[str])
 )
 def test_what_is_given_together_shares_no_memory(write: str) -> None:
     assert codes(net(f"x, y = given\nx.relu()\ny.relu()\n{write}", "given"), "MUT001") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("y, options = self.pick(x)\nif options:\n    y = y + 1\nreturn y", 0),
+        ("y, several = self.pick(x)\nif several[0]:\n    y = y + 1\nreturn y", 0),
+        ("y, options = self.pick(x)\nif (y > 0).all():\n    y = y + 1\nreturn y", 1),
+        ("y, w = self.lin(x).chunk(2)\nif w:\n    y = y + 1\nreturn y", 1),
+    ],
+)
+def test_what_is_unpacked_of_what_nobody_sees(body: str, count: int) -> None:
+    text = nets.net(body, "self.pick = pick\nself.lin = nn.Linear(4, 4)").replace("n=4", "pick")
+    assert codes(text, "FLW001").count("FLW001") == count

@@ -228,8 +228,15 @@ def _is_asked(part: object, question: Question) -> bool:
             return any(node is part.node for node in walk(question.test))
         case Tensor():
             # Nobody asks all of an argument for its truth: it is a flag.
-            return part.is_data and part.origin != "argument"
+            return part.is_data and part.origin != "argument" and not _may_be_anything(part, question)
     return False
+
+
+def _may_be_anything(tensor: Tensor, question: Question) -> bool:
+    """Whether all of a value is asked that was unpacked of what a call gave which may give no tensors: `x, options = self.pick(x)`."""
+    is_whole = isinstance(question.test, (ast.Name, ast.Attribute, ast.Subscript))
+    is_unpacked = tensor.made_by == "select" and not isinstance(tensor.node, ast.Subscript)
+    return is_whole and is_unpacked and not tensor.certain
 
 
 def _only_checks(code: Code, site: ast.AST) -> bool:
