@@ -36,7 +36,8 @@ class AutogradFunction(Rule):
 
     ## Why
     The trace does not look into the function, so that coremltools gets a call of Python that it cannot convert.
-    `torch.export` looks into it, and fails where that runs compiled code of its own.
+    `torch.export` looks into it, and fails where that runs kernels of its own; of compiled code that calls PyTorch's operators it
+    takes these.
 
     ## Bad
     ```python
@@ -147,7 +148,7 @@ class AutogradFunction(Rule):
 
 
 _EXPORTED = "`torch.export` does, and takes what PyTorch itself computes there"
-_OPAQUE = "it calls `{}`, which is not PyTorch's, and `torch.export` does not look into compiled code or kernels"
+_OPAQUE = "it calls `{}`, which is not PyTorch's, and of compiled code `torch.export` sees only what it calls of PyTorch"
 _DIRECTLY = "Call its operations directly where the model is exported, or use `--frontend export`"
 _IN_TORCH = "Compute the same with operators of PyTorch where the model is exported"
 
