@@ -261,3 +261,18 @@ def test_an_element_of_what_is_said_to_be_a_list_of_tensors(annotation: str, is_
     )
     found = [one.code for one in modellint.check_source(text).diagnostics if one.code == "SHP001"]
     assert found == ["SHP001"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("test", "count"),
+    [
+        ("len(x.size()) == 4", 0),
+        ("x.dim() == 4", 0),
+        ("x.ndim == 5", 1),
+        ("y.dim() == 4", 1),
+        ("x.dim() != 4", 1),
+    ],
+)
+def test_six_dimensions_under_a_condition_of_another_rank(test: str, count: int) -> None:
+    body = f"x = x.permute(0, 2, 1, 3, 4)\nif {test}:\n    x = x.unsqueeze(1)\nreturn x.permute(0, 4, 3, 1, 2).contiguous()"
+    assert len(said(net(body, arguments="x, y"), "SHP001")) == count

@@ -148,7 +148,9 @@ class AutogradFunction(Rule):
 
 
 _EXPORTED = "`torch.export` does, and takes what PyTorch itself computes there"
-_OPAQUE = "it calls `{}`, which is not PyTorch's, and of compiled code `torch.export` sees only what it calls of PyTorch"
+_OPAQUE = (
+    "it calls `{}`, which is not PyTorch's, and of compiled code `torch.export` sees only what it calls of PyTorch"
+)
 _DIRECTLY = "Call its operations directly where the model is exported, or use `--frontend export`"
 _IN_TORCH = "Compute the same with operators of PyTorch where the model is exported"
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, Trigger, operators, parents_in, tensors_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -110,6 +110,8 @@ class RankAboveFive(Rule):
         for calls in code.calls:
             results = [wide for call in calls for wide in _wide(tensors_in([call.result]))]
             if calls[0].method in _MAKERS and calls[0].function in code.in_forward and all(map(_makes_wide, calls)):
+                if all(map(_is_for_another_rank, calls)):
+                    continue
                 makers[calls[0].node] = results
                 statements[calls[0].node] = calls[0].statement
         for operations in code.operations:
@@ -147,6 +149,41 @@ class RankAboveFive(Rule):
             yield subject.finding(
                 self, blocker.message, at=blocker.place, modules=blocker.modules, operator=blocker.operator
             )
+
+
+def _is_for_another_rank(call: Call) -> bool:
+    """Whether a call stands under a condition that its tensor has another number of dimensions than it has: `if x.dim() == 4:`."""
+    tensor, named = call.receiver, getattr(call.node.func, "value", None)
+    if (
+        not isinstance(tensor, Tensor)
+        or tensor.rank is None
+        or not isinstance(named, ast.Name)
+        or call.function is None
+    ):
+        return False
+    parents = parents_in(call.function)
+    child: ast.AST = call.statement
+    while isinstance(parent := parents.get(child), ast.If):
+        rank = _rank_asked(parent.test, named.id)
+        if rank is not None and child in parent.body and rank != tensor.rank:
+            return child is parent.body[0]
+        child = parent
+    return False
+
+
+def _rank_asked(test: ast.expr, name: str) -> int | None:
+    """The number of dimensions that a condition asks a variable for."""
+    match test:
+        case ast.Compare(left=asked, ops=[ast.Eq()], comparators=[ast.Constant(value=int() as rank)]):
+            forms = (
+                f"{name}.dim()",
+                f"{name}.ndim",
+                f"{name}.ndimension()",
+                f"len({name}.shape)",
+                f"len({name}.size())",
+            )
+            return rank if ast.unparse(asked) in forms else None
+    return None
 
 
 def _is_wide(tensor: Tensor) -> bool:
