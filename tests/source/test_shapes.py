@@ -276,3 +276,14 @@ def test_an_element_of_what_is_said_to_be_a_list_of_tensors(annotation: str, is_
 def test_six_dimensions_under_a_condition_of_another_rank(test: str, count: int) -> None:
     body = f"x = x.permute(0, 2, 1, 3, 4)\nif {test}:\n    x = x.unsqueeze(1)\nreturn x.permute(0, 4, 3, 1, 2).contiguous()"
     assert len(said(net(body, arguments="x, y"), "SHP001")) == count
+
+
+def test_six_dimensions_under_a_condition_of_the_rank_before_a_view() -> None:
+    """The condition says nothing of what the variable is bound to behind it."""
+    body = "if x.dim() == 4:\n    if flag:\n        x = x.view(2, 3, 4, 5, 6)\n        x = x.unsqueeze(1)\nreturn x.contiguous()"
+    assert len(said(net(body, arguments="x, flag"), "SHP001")) == 1
+
+
+def test_six_dimensions_first_of_all_under_two_conditions() -> None:
+    body = "x = x.permute(0, 2, 1, 3, 4)\nif x.dim() == 4:\n    if flag:\n        x = x.unsqueeze(1)\nreturn x.contiguous()"
+    assert not said(net(body, arguments="x, flag"), "SHP001")

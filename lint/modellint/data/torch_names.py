@@ -14,3 +14,5 @@ MODULE_DICT_ATTRIBUTES: frozenset[str] = frozenset(_NAMES["module_dict_attribute
 """Keys that ``nn.ModuleDict`` refuses."""
 PARAMETER_DICT_ATTRIBUTES: frozenset[str] = frozenset(_NAMES["parameter_dict_attributes"])
 """Keys that ``nn.ParameterDict`` refuses."""
+TENSOR_ATTRIBUTES: frozenset[str] = frozenset(_NAMES["tensor_attributes"])
+"""The public attributes of ``torch.Tensor``."""

@@ -1,4 +1,4 @@
-"""Asks the installed torch which of ``torch.nn``'s names are modules, and writes the table that source checks read.
+"""Asks the installed torch for its modules and the attributes of its classes, and writes the table that source checks read.
 
 ``python -m modellint.measure.torch_names`` writes ``data/torch_names.json`` anew.
 """
@@ -47,15 +47,20 @@ def modules() -> dict[str, bool]:
     return stateless
 
 
-def _is_of_torch(container: nn.Module, name: str) -> bool:
+def _is_of_torch(owner: object, name: str) -> bool:
     """Not what another package put on ``nn.Module``: transformers adds ``smart_apply`` when it loads its first model."""
-    module = getattr(getattr(container, name), "__module__", None)
+    module = getattr(getattr(owner, name), "__module__", None)
     return module is None or module.partition(".")[0] in {"torch", "collections", "typing"}
 
 
 def refused_keys(container: nn.Module) -> list[str]:
     """The names that a ``ModuleDict`` or ``ParameterDict`` has as attributes, and so refuses as keys."""
     return sorted(name for name in dir(container) if not name.startswith("__") and _is_of_torch(container, name))
+
+
+def tensor_attributes() -> list[str]:
+    """The public attributes of ``torch.Tensor``."""
+    return sorted(name for name in dir(torch.Tensor) if not name.startswith("_") and _is_of_torch(torch.Tensor, name))
 
 
 def table() -> str:
@@ -67,6 +72,7 @@ def table() -> str:
         "stateless": sorted(name for name, stateless in stateless_by_name.items() if stateless),
         "module_dict_attributes": refused_keys(nn.ModuleDict()),
         "parameter_dict_attributes": refused_keys(nn.ParameterDict()),
+        "tensor_attributes": tensor_attributes(),
     }
     return json.dumps(data, indent=1) + "\n"
 

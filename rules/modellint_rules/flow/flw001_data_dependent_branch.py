@@ -208,7 +208,7 @@ def _asks_numbers(code: Code, question: Question) -> bool:
     names = {part.id for part in parts if isinstance(part, ast.Name)}
     if not names or not all(isinstance(part, _COMPARED) for part in parts):
         return False
-    return all(code.is_given_numbers(name, question.function) for name in names)
+    return all(code.is_given_scalars(name, question.function) for name in names)
 
 
 _COMPARED = (ast.Name, ast.Constant, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop)

@@ -203,8 +203,8 @@ def _asked(
     code: Code, readings: list[Call], ask: Callable[[Use], Known | None], defaults: set[str]
 ) -> Iterator[Known | None]:
     """What ``ask`` says of each thing that is called in any reading; notes the arguments of the constructor whose defaults it takes."""
-    # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
     layers = _Layers(code, ask, defaults)
+    # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
     seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
     for reading in readings:
         if reading.name.startswith("torch.Tensor.") and not seen:
@@ -249,42 +249,48 @@ def _answer(code: Code, use: Use, ask: Callable[[Use], Known | None], defaults: 
     return answer
 
 
-class _Layers(Generic[Known]):
-    """What a question says of torch's layers that calling a module runs, as far as this code builds them: one answer a module.
+_CONTAINERS = (".Sequential", ".ModuleList")
 
-    A loop over characters that append layers leaves thousands of values of a few calls, in containers in each other: what is built
-    by the same call, of what holds the same, is asked about once.
+
+class _Layers(Generic[Known]):
+    """What a question says of torch's layers that calling a module runs, as far as this code builds them.
+
+    A loop over characters that append layers leaves thousands of containers of a few calls, in each other: a layer that the same call
+    builds is asked about once, beside the same others, and a container, or a module of the project, is gone through once.
     """
 
     def __init__(self, code: Code, ask: Callable[[Use], Known | None], defaults: set[str]) -> None:
         self.code = code
         self.ask = ask
         self.defaults = defaults
-        self._answers: dict[object, Known | None] = {}
+        self._answers: dict[object, tuple[Known | None, object]] = {}
 
-    def of(self, value: Value, source: Value | None, beside: Sequence[Value] = (), depth: int = 0) -> Known | None:
-        """The first answer that is one; ``beside`` are the modules of the container that a module stands in."""
+    def of(self, value: Value, source: Value | None) -> Known | None:
+        """The first answer that is one; ``source`` is what the module is called with."""
+        return self._of(value, source, (), frozenset(), 0)
+
+    def _of(
+        self, value: Value, source: Value | None, beside: Sequence[Value], nodes: frozenset[object], depth: int
+    ) -> Known | None:
+        """``beside`` are the modules of the container that a module stands in, built by ``nodes``."""
         if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
             return None
-        around = frozenset(getattr(part, "node", None) for part in beside)
-        key = (
-            value.node,
-            value.name,
-            frozenset(getattr(part, "node", None) for part in value.held),
-            around,
-            id(source),
-            depth,
-        )
+        if value.name.endswith(_CONTAINERS) or isinstance(value.callee, ClassRef):
+            key: object = id(value), depth
+        else:
+            key = value.node, value.name, nodes, id(source), depth
         if key not in self._answers:
-            self._answers[key] = None
-            self._answers[key] = next(self._answered(value, value.node, source, beside, depth), None)
-        return self._answers[key]
+            # The values are kept, so that no other one takes their `id`.
+            self._answers[key] = None, (value, source)
+            answer = next(self._answered(value, value.node, source, beside, depth), None)
+            self._answers[key] = answer, (value, source)
+        return self._answers[key][0]
 
     def _answered(
         self, value: Instance, node: ast.Call, source: Value | None, beside: Sequence[Value], depth: int
     ) -> Iterator[Known]:
         code = self.code
-        if value.name.endswith((".Sequential", ".ModuleList")):
+        if value.name.endswith(_CONTAINERS):
             yield from self._of_each(value.held, value.held, depth)
             return
         if isinstance(value.callee, ClassRef):
@@ -306,7 +312,8 @@ class _Layers(Generic[Known]):
             yield built[0]
 
     def _of_each(self, values: Iterable[Value], beside: Sequence[Value], depth: int) -> Iterator[Known]:
+        nodes = frozenset(getattr(part, "node", None) for part in beside)
         for inner in values:
-            known = self.of(inner, None, beside, depth)
+            known = self._of(inner, None, beside, nodes, depth)
             if known is not None:
                 yield known

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, Trigger, operators, parents_in, tensors_in
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -152,38 +152,9 @@ class RankAboveFive(Rule):
 
 
 def _is_for_another_rank(call: Call) -> bool:
-    """Whether a call stands under a condition that its tensor has another number of dimensions than it has: `if x.dim() == 4:`."""
-    tensor, named = call.receiver, getattr(call.node.func, "value", None)
-    if (
-        not isinstance(tensor, Tensor)
-        or tensor.rank is None
-        or not isinstance(named, ast.Name)
-        or call.function is None
-    ):
-        return False
-    parents = parents_in(call.function)
-    child: ast.AST = call.statement
-    while isinstance(parent := parents.get(child), ast.If):
-        rank = _rank_asked(parent.test, named.id)
-        if rank is not None and child in parent.body and rank != tensor.rank:
-            return child is parent.body[0]
-        child = parent
-    return False
-
-
-def _rank_asked(test: ast.expr, name: str) -> int | None:
-    """The number of dimensions that a condition asks a variable for."""
-    match test:
-        case ast.Compare(left=asked, ops=[ast.Eq()], comparators=[ast.Constant(value=int() as rank)]):
-            forms = (
-                f"{name}.dim()",
-                f"{name}.ndim",
-                f"{name}.ndimension()",
-                f"len({name}.shape)",
-                f"len({name}.size())",
-            )
-            return rank if ast.unparse(asked) in forms else None
-    return None
+    """Whether a call stands under a condition that its tensor has another rank than it has: `if x.dim() == 4:`."""
+    rank = call.rank_demanded
+    return rank is not None and isinstance(call.receiver, Tensor) and call.receiver.rank not in (None, rank)
 
 
 def _is_wide(tensor: Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from modellint.data.torch_names import TENSOR_ATTRIBUTES
 from modellint.source.domains import (
     axis_patterns,
     counted_floats,
@@ -271,7 +272,7 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
     if taken is not None and name in ("int", "float", "bool", "abs", "round", "min", "max"):
         return taken
     if isinstance(first, Tensor):
-        if name == "hasattr" and first.is_tensor and _is_method_of_all(arguments.get(1)):
+        if name == "hasattr" and first.is_tensor and _names_attribute(arguments.get(1)):
             return VersionTruth(True)
         if name in ("int", "float", "bool", "any", "all") and first.is_data:
             return Drawn(first, node)
@@ -296,15 +297,9 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
     return None
 
 
-_METHODS = frozenset(
-    {"scatter_reduce", "index_reduce", "nan_to_num", "nansum", "nanmean", "amax", "amin", "moveaxis", "movedim"}
-)
-_METHODS |= {"tensor_split", "unflatten", "swapaxes", "swapdims", "broadcast_to", "softmax", "float_power", "mT"}
-"""Some of what tensors have had since torch 2.0, and not always."""
-
-
-def _is_method_of_all(name: Value | None) -> bool:
-    return isinstance(name, Const) and name.value in _METHODS
+def _names_attribute(name: Value | None) -> bool:
+    """Whether a value is the name of an attribute that all tensors have; what versions older than the table's lack is not told."""
+    return isinstance(name, Const) and name.value in TENSOR_ATTRIBUTES
 
 
 def _added_up(given: list[Value], node: ast.expr, quiet: bool) -> Tensor | None:

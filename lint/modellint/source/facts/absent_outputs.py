@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
 from modellint.source.roles.constructor_flags import conditions_at, flag_truth
-from modellint.source.roles.exported_examples import exported_flag
+from modellint.source.roles.example_inputs import exported_flag
 from modellint.source.roles.module_calls import leaves_out
 from modellint.source.syntax.ast_walk import given_to, of_kind, once, parents_in
 

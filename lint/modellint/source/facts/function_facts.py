@@ -145,14 +145,14 @@ class Code:
             return False
         return is_given_lists(self.project, self.ref, forward, name)
 
-    def is_given_numbers(self, name: str, function: ast.AST | None) -> bool:
+    def is_given_scalars(self, name: str, function: ast.AST | None) -> bool:
         """Whether a function is the class's `forward`, and all calls of it in the project give numbers of Python for an argument."""
-        from modellint.source.roles.given_numbers import is_given_numbers
+        from modellint.source.roles.scalar_arguments import is_given_scalars
 
         forward = self._forward
         if self.ref is None or forward is None or forward is not function:
             return False
-        return is_given_numbers(self.project, self.ref, forward, name)
+        return is_given_scalars(self.project, self.ref, forward, name)
 
     def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
         """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""

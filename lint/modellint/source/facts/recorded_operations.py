@@ -14,6 +14,7 @@ from modellint.source.engine.class_state import Frame
 from modellint.source.project.symbols import External
 from modellint.source.syntax.live_variables import is_read_later, read_later
 from modellint.source.syntax.message_statements import is_message
+from modellint.source.syntax.rank_conditions import rank_demanded
 from modellint.source.syntax.written_sizes import literal_sizes
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ class Call:
     def literal_sizes(self) -> list[ast.expr]:
         """The sizes that a reshaping is told, where all of them are numbers and there are several."""
         return literal_sizes(self.node)
+
+    @property
+    def rank_demanded(self) -> int | None:
+        """The rank that the variable which the call is a method of has by the conditions around it: ``if x.dim() == 4:``."""
+        match self.node.func:
+            case ast.Attribute(value=ast.Name(id=name)) if self.function is not None:
+                return rank_demanded(self.statement, self.function, name)
+        return None
 
     def is_read_later(self, name: str) -> bool:
         """Whether what a local variable holds is read behind the call's statement before it is bound anew; its shape alone is not."""

@@ -16,8 +16,8 @@ from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile,
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
 from modellint.source.roles.files.failing_imports import cannot_be_imported
-from modellint.source.roles.files.left_behind import is_left_behind
 from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
+from modellint.source.roles.files.unreferenced_files import is_unreferenced
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -63,17 +63,17 @@ class Uses:
         known: bool | None = vars(node).get("_unused")
         if known is None:
             vars(node)["_unused"] = False
-            known = self._looks_unused(file, node) or self._is_left_behind(file, node)
+            known = self._looks_unused(file, node) or self._is_unreferenced(file, node)
             vars(node)["_unused"] = known
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
 
-    def _is_left_behind(self, file: IndexedFile, node: Named) -> bool:
+    def _is_unreferenced(self, file: IndexedFile, node: Named) -> bool:
         if node not in file.tree.body:
             return False
         vars(node)["_by_tree"] = True
-        return is_left_behind(self.project, file)
+        return is_unreferenced(self.project, file)
 
     def may_be_installed(self) -> bool:
         """Whether a project says how it is installed, so that others may use what it does not use itself."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.engine.mode_conditions import COMPARISONS
 from modellint.source.project.symbols import External, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import of_kind
+from modellint.source.syntax.rank_conditions import tensor_of_rank
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -36,29 +37,9 @@ def asked_rank(test: ast.expr) -> AskedRank | None:
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]) if (
             type(op) in COMPARISONS
         ):
-            name = _tensor_asked(left)
-            return AskedRank(name, type(op), number) if name is not None else None
-    return None
-
-
-def _tensor_asked(node: ast.expr) -> str | None:
-    """The attribute whose rank an expression is."""
-    match node:
-        case (
-            ast.Call(
-                func=ast.Attribute(
-                    value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr="dim" | "ndimension"
-                ),
-                args=[],
-                keywords=[],
-            )
-            | ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr="ndim")
-            | ast.Call(
-                func=ast.Name(id="len"),
-                args=[ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=name), attr="shape")],
-            )
-        ):
-            return name
+            match tensor_of_rank(left):
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    return AskedRank(name, type(op), number)
     return None
 
 

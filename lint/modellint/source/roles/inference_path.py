@@ -34,7 +34,7 @@ from modellint.source.roles.comparisons import (
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
-from modellint.source.roles.exported_examples import is_left_out_of_exports
+from modellint.source.roles.example_inputs import is_left_out_of_exports
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.parts_alone import is_run_by_parts
 from modellint.source.roles.training_evidence import (

@@ -1,4 +1,4 @@
-"""Exported examples: the inputs with which scripts of the project export a class, and the branches that these never take."""
+"""Example inputs: those with which scripts of the project export a class, and the branches that these never take."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from modellint.source.roles.constructor_flags import conditions_at
 from modellint.source.roles.default_ranks import filled_rank
 from modellint.source.roles.module_calls import is_never_switched_on
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
+from modellint.source.syntax.rank_conditions import tensor_of_rank
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -95,7 +96,8 @@ def _contradicts(function: _Function, placed: list[str], example: _Example, test
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]) if (
             type(op) in COMPARISONS
         ):
-            asked = _tensor_asked(_written(function, left))
+            tensor = tensor_of_rank(_written(function, left))
+            asked = tensor.id if isinstance(tensor, ast.Name) else None
             at = placed.index(asked) if asked in placed else len(placed)
             rank = example.ranks[at] if at < len(example.ranks) else None
             if rank is None or asked is None or _is_bound_before(function, asked, test.lineno):
@@ -146,24 +148,6 @@ def _outside(scope: _Scope, kind: type[_Node]) -> list[_Node]:
         return nodes
     inside = {id(part) for function in functions_in(scope.body) for part in of_kind(function, kind)}
     return [part for part in nodes if id(part) not in inside]
-
-
-def _tensor_asked(node: ast.expr) -> str | None:
-    """The variable whose number of dimensions an expression is."""
-    match node:
-        case (
-            ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="dim" | "ndimension"), args=[])
-            | ast.Attribute(value=ast.Name(id=name), attr="ndim")
-            | ast.Call(
-                func=ast.Name(id="len"),
-                args=[
-                    ast.Attribute(value=ast.Name(id=name), attr="shape")
-                    | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="size"), args=[])
-                ],
-            )
-        ):
-            return name
-    return None
 
 
 def _examples_of(project: Project, ref: ClassRef) -> list[_Example]:

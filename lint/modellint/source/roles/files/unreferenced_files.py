@@ -1,4 +1,4 @@
-"""Files left behind: what stands beside the models of an application, and no import, program, configuration or page of it leads to."""
+"""Unreferenced files: what stands beside the models of an application, and no import, program, configuration or page of it leads to."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _LISTS_FILES = re.compile(r"\b(?:glob|rglob|listdir|scandir|iterdir|walk)\b")
 """What finds the files of a folder."""
 
 
-def is_left_behind(project: Project, file: IndexedFile) -> bool:
+def is_unreferenced(project: Project, file: IndexedFile) -> bool:
     """Whether nothing leads to a file of an application: no import, page or configuration, and it is no program itself.
 
     Programs of the project import most of the files beside it. What is installed, and a collection of models of which others may take one,
     holds nothing that is left behind.
     """
-    return project.remembered(("left behind", file.path), lambda: _is_left_behind(project, file))
+    return project.remembered(("unreferenced", file.path), lambda: _leads_nowhere(project, file))
 
 
-def _is_left_behind(project: Project, file: IndexedFile) -> bool:
+def _leads_nowhere(project: Project, file: IndexedFile) -> bool:
     name = os.path.basename(file.path)  # noqa: PTH119
     if name in _ENTRIES or not name.endswith(".py") or is_path_of_tests(project, file.path):
         return False

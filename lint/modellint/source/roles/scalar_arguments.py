@@ -1,4 +1,4 @@
-"""Given numbers: arguments of a `forward` for which all calls in the project give numbers of Python, whatever the annotation says.
+"""Scalar arguments: arguments of a `forward` for which all calls in the project give numbers of Python, whatever the annotation says.
 
 A call counts by the name of what is called: an attribute or a variable that an object of the class is bound to. Those of other objects
 of that name have to give numbers, too, and nothing is told where an object goes elsewhere, to a tracer for example.
@@ -32,7 +32,7 @@ _COUNTING = frozenset({"len", "int", "float", "bool", "round"})
 _MEASURING = frozenset({"size", "dim", "numel", "item", "ndimension"})
 
 
-def is_given_numbers(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
+def is_given_scalars(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
     """Whether all calls of a `forward` in the project, and there are some, give a number of Python for an argument."""
     arguments = function.args
     placed = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
