@@ -41,7 +41,8 @@ def render(
         lines += ["", verification.render(exported.verification, color, shown=shown, line=line).rstrip("\n")]
     elif exported.converts:
         if not exported.ok:
-            lines += [f"float16: {visible(exported.verification.reason)}"]
+            about = "undecided" if exported.verification.is_open_on_devices else "float16"
+            lines += [f"{about}: {visible(exported.verification.reason)}"]
         lines += [f"note: {visible(note)}" for note in exported.verification.notes]
     lines += [f"note: {visible(note)}" for note in exported.notes]
     lines += [f"go on with {visible(way)}" for way in exported.advice]
@@ -55,6 +56,9 @@ def headline(exported: Exported, name: str, written: bool, color: bool = False) 
         return f"{head}{paint('the model does not convert', 'error', color)}"
     if exported.ok:
         return f"{head}{paint(f'exported, and agrees with {exported.reference}', 'good', color)}"
+    if exported.verification.is_open_on_devices and (written or not name):
+        words = "exported: agrees with PyTorch by the specification, undecided on devices"
+        return f"{head}{paint(words, 'warning', color)}"
     if exported.writable and (written or not name):
         return f"{head}{paint('exported: agrees with PyTorch in float32, undecided in float16', 'warning', color)}"
     verdict = "whether it agrees with PyTorch cannot be said"

@@ -175,7 +175,9 @@ def line_of_export(exported: Exported, conversion: Conversion | None) -> str:
         return f"{RUNTIMES[exported.destination]}: will not convert"
     by = f" with {EXPORT}{_needed(exported, conversion)}" if conversion and conversion.convertible is False else ""
     compared = exported.verification
-    if compared.single == AGREES and compared.verdict != AGREES:
+    if compared.is_open_on_devices:
+        outcome = "agrees by the specification, undecided on devices"
+    elif compared.single == AGREES and compared.verdict != AGREES:
         differs = compared.verdict == DIFFERS
         outcome = "float16 is not precise enough" if differs else "agrees in float32, undecided in float16"
     else:

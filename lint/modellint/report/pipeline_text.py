@@ -148,7 +148,8 @@ def _chain_lines(chain: ChainComparison, color: bool) -> Iterator[str]:
             yield "go on with --precision fp32: in float32 the chain agrees"
         return
     if result.is_half_open:
-        yield f"{chain.name} in float16: {visible(result.reason)}"
+        about = "" if result.is_open_on_devices else " in float16"
+        yield f"{chain.name}{about}: {visible(result.reason)}"
     yield from (f"note: {chain.name}: {visible(note)}" for note in result.notes)
 
 

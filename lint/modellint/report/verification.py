@@ -59,6 +59,8 @@ def judgement(verification: Verification) -> tuple[str, str]:
             return "agrees with PyTorch", "good"
         case "differs" if verification.single == "agrees":
             return "agrees in float32, and differs in float16", "error"
+        case "undecided" if verification.is_open_on_devices:
+            return "agrees by the specification, undecided on devices", "warning"
         case "undecided" if verification.single == "agrees":
             return "agrees in float32, undecided in float16", "warning"
         case "differs":

@@ -105,6 +105,31 @@ class Layer(NamedTuple):
     """The largest magnitude of PyTorch's value."""
 
 
+class Departed(NamedTuple):
+    """An operation of the converted program that devices are known to compute otherwise than its specification says."""
+
+    operation: str
+    """MIL's, as in ``softplus``."""
+    operator: str
+    """PyTorch's, as in ``aten::softplus``; empty where that is not known."""
+    module: str
+    place: Place | None
+    says: str
+    """What devices do."""
+    where: str
+    """The devices; empty where it holds for all, or was not said."""
+    numbers: tuple[str, ...]
+    """The reports, as in ``apple/coremltools#2687``."""
+    instead: str
+    """What may be done."""
+
+    @property
+    def message(self) -> str:
+        """What devices do, with the first report of it."""
+        where = f", on {self.where}" if self.where else ""
+        return f"`{self.operation}` {self.says}{where}: {self.numbers[0]}"
+
+
 class OnDevice(NamedTuple):
     """What a device predicted on one compute unit for the inputs of a recorded case, each output from where it is worst."""
 
@@ -169,6 +194,8 @@ class Verification:
     layers: tuple[Layer, ...] = ()
     overflows: tuple[Layer, ...] = ()
     """Operations of the float16 program whose values float16 cannot hold, on the example."""
+    departures: tuple[Departed, ...] = ()
+    """What devices are known to compute otherwise, as far as the program meets it on the inputs."""
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None
     """The comparison with what a device predicted, where that was asked for."""
@@ -188,6 +215,17 @@ class Verification:
         reason = "; ".join(filter(None, (self.reason, comparison.reason)))
         notes = (*self.notes, *comparison.notes)
         return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=comparison.recorded)
+
+    def on_devices(self) -> Verification:
+        """The same; undecided where it agrees and devices are known to compute something else."""
+        if self.verdict != AGREES or not self.departures:
+            return self
+        return replace(self, verdict=UNDECIDED, reason=self.departures[0].message)
+
+    @property
+    def is_open_on_devices(self) -> bool:
+        """Whether the program agrees by its specification, and only what devices make of it is open."""
+        return self.verdict == UNDECIDED and any(self.reason == each.message for each in self.departures)
 
     @property
     def is_half_open(self) -> bool:

@@ -133,7 +133,8 @@ def _of_verdict(base: SweepRow, verdict: Verdict, conversion: Conversion) -> Swe
 
 def _of_verification(base: SweepRow, verification: Verification, route: str) -> SweepRow:
     """What a comparison says; float32 that agrees beside an open float16 has a status of its own."""
-    told = status.AGREES_SINGLE if verification.is_half_open else _VERDICTS[verification.verdict]
+    is_open = verification.is_half_open and not verification.is_open_on_devices
+    told = status.AGREES_SINGLE if is_open else _VERDICTS[verification.verdict]
     reason = verification.reason
     if not reason and verification.first_difference is not None and told != status.AGREES:
         reason = verification.first_difference.message

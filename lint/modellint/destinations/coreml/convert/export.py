@@ -478,8 +478,9 @@ def _joined(single: Verification, package: Verification) -> Verification:
         half_ok=package.half_ok,
         first_difference=None if package.half_ok is not False else package.first_difference,
         cases=tuple(case._replace(half=errors.get(case.label)) for case in single.cases),
+        departures=tuple(dict.fromkeys((*single.departures, *package.departures))),
         notes=tuple(dict.fromkeys((*single.notes, *package.notes))),
-    )
+    ).on_devices()
 
 
 def _silent(stage: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from modellint.destinations.comparison.program import RunError
 from modellint.destinations.coreml.mil.branch_coverage import BranchCoverage
+from modellint.destinations.coreml.mil.device_departures import Departure, departures
 from modellint.destinations.coreml.mil.operation_registry import Declared, Operation, Refusal, operations
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name, function_names, is_state
@@ -53,6 +54,8 @@ class _Step:
     dead: tuple[Any, ...]
     """Variables that nothing reads after this step."""
     blocks: tuple[_Plan, ...]
+    departures: tuple[Departure, ...]
+    """What devices may do otherwise, by the numbers that it is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Executor:
         """Whether a cast of the last predictions met a number that its type of integers does not hold."""
         self.coverage = BranchCoverage()
         """Of all predictions."""
+        self.departures: dict[str, Any] = {}
+        """The departures of devices that the program has met so far, by name, each with an operation that met it."""
         self.expanded: list[Tensor] = []
         """The decompressed weights."""
         unknown = sorted(set(_unknown(self._function)))
@@ -174,10 +179,24 @@ class Executor:
                     fixed[name] = self._tensors(argument, {}) if wants else self._plain(argument, {})
                 else:
                     varying.append((name, argument, wants))
+            if "constants" in definition.context:
+                fixed["constants"] = frozenset(inputs) - {name for name, _, _ in varying}
         blocks = tuple(self._planned(block, tuple(block.inputs)) for block in operation.blocks)
         outputs = tuple(operation.outputs)
         kind = operation.op_type
-        return _Step(operation, kind, definition, inputs, fixed, tuple(varying), outputs, declared, dead, blocks)
+        of_numbers = tuple(self._departures(operation)) if varying else ()
+        return _Step(
+            operation, kind, definition, inputs, fixed, tuple(varying), outputs, declared, dead, blocks, of_numbers
+        )
+
+    def _departures(self, operation: Any) -> Iterator[Departure]:
+        """The departures that an operation may meet by its numbers; those that it meets as it stands are noted."""
+        for departure in departures().get(operation.op_type, ()):
+            if departure.may_hold(operation):
+                if departure.of_numbers is not None:
+                    yield departure
+                else:
+                    self.departures.setdefault(departure.name, operation)
 
     def _expand(self, operation: Any) -> None:
         """Compute compressed weights, once; what they are computed from is not kept."""
@@ -243,6 +262,10 @@ class Executor:
             raise ExecutionError(step.kind, step.operation.name, f"{type(error).__name__}: {text}") from error
         if step.varying:
             self.coverage.add(step.operation, arguments)
+        for departure in step.departures:
+            of_numbers = departure.of_numbers
+            if departure.name not in self.departures and of_numbers is not None and of_numbers(arguments):
+                self.departures[departure.name] = step.operation
         if step.kind == "cast" and not self.casts_beyond and not result.is_floating_point():
             self.casts_beyond = _is_beyond(self._value(step.inputs["x"], values), step.declared[0].dtype)
         return result if isinstance(result, (tuple, list)) else (result,)

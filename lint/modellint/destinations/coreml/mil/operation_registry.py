@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_CONTEXT = ("opset", "declared")
+_CONTEXT = ("opset", "declared", "constants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,11 @@ class Operation:
     Args:
         compute: The function. Its parameters are named as the operation's inputs. One that is annotated as a ``Tensor``
             is given tensors, every other one Python's numbers, strings and lists; an input that a program leaves out
-            is not given. Two further names may be asked for: ``opset`` (15 to 26: the iOS version that the operation's
-            definition is of) and ``declared`` (the output variables: tuple of `Declared`).
+            is not given. Three further names may be asked for: ``opset`` (15 to 26: the iOS version that the operation's
+            definition is of), ``declared`` (the output variables: tuple of `Declared`) and ``constants`` (the names of the
+            inputs that are constants of the program).
         tensors: Names of the parameters that take tensors.
-        context: Which of ``opset`` and ``declared`` are asked for.
+        context: Which of these are asked for.
         moves: Results are numbers of the inputs, moved: rounding them would change nothing.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,10 @@ from modellint.destinations.coreml.capture.capture_differences import of_capture
 from modellint.destinations.coreml.capture.graph_interpreter import NotRun
 from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
 from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.verify.device_departures import on_devices
 from modellint.destinations.coreml.verify.first_difference import compared, first_difference, overflows
 from modellint.live.inputs.variants import Case as Given
-from modellint.results.verification import FirstDifference, Layer
+from modellint.results.verification import Departed, FirstDifference, Layer
 
 if TYPE_CHECKING:
     from modellint.destinations.comparison.comparison import Comparison
@@ -89,6 +91,11 @@ class Locator:
             return overflows(predictor, halved, leaves, self._captured.captured, self._places)
         except (ExecutionError, Misfit):
             return []
+
+    def departed(self, *programs: Predictor | None) -> tuple[Departed, ...]:
+        """What devices are known to compute otherwise, of what the programs have run."""
+        met = [program.executor.departures for program in programs if program is not None]
+        return tuple(on_devices(ChainMap(*met), self._captured.captured, self._places))
 
     def random_step(self) -> FirstDifference | None:
         """The first node that draws random numbers."""

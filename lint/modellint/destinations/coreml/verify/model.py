@@ -220,7 +220,8 @@ class _Verifier:
             first_difference=first,
             layers=tuple(layers) if self._with_layers else (),
             overflows=tuple(spilled),
-        )
+            departures=locator.departed(predictor, halved),
+        ).on_devices()
 
     def _write(self, recorder: Recorder, converted: Converted) -> None:
         """Write the case, with the package that was converted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from modellint.destinations.coreml.package.interface import declared_sizes
 from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
 from modellint.destinations.coreml.recorded_case.recorder import Recorder, check_recordable
+from modellint.destinations.coreml.verify.device_departures import on_devices
 from modellint.destinations.coreml.verify.difference_location import Locator
 from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, verification_of
 from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
@@ -198,9 +200,18 @@ def _compared(
     elif is_random:
         verdict, reason, single = DIFFERS, DROPOUT, DIFFERS
     shown = tuple(layers) if with_layers else ()
+    met = ChainMap(*(program.executor.departures for program in (predictor, halved) if program is not None))
     return verification_of(
-        comparison, verdict, reason, "package", half_ok=half_ok, single=single, first_difference=first, layers=shown
-    )
+        comparison,
+        verdict,
+        reason,
+        "package",
+        half_ok=half_ok,
+        single=single,
+        first_difference=first,
+        layers=shown,
+        departures=tuple(on_devices(met)),
+    ).on_devices()
 
 
 def _decompress(comparison: ProgramComparison, predictor: Predictor) -> None:

@@ -40,16 +40,24 @@ def floor_div(x: Tensor, y: Tensor) -> Tensor:
 
 @operation()
 def mod(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder of ``floor_div``: it has the sign of ``y``."""
+    """What is left of a quotient that is rounded towards zero: it has the sign of ``x``.
+
+    So devices compute it; the specification, and what coremltools folds, have the sign of ``y`` (coremltools #2778).
+    """
     if _floating(x, y):
-        return torch.remainder(x, y)
+        return torch.fmod(x, y)
     nothing = y == 0
-    return torch.where(nothing, 0, torch.remainder(x, torch.where(nothing, 1, y)))
+    return torch.where(nothing, 0, torch.fmod(x, torch.where(nothing, 1, y)))
 
 
 @operation("pow")
-def power(x: Tensor, y: Tensor) -> Tensor:
-    """``x ** y``; of integers with a negative exponent, truncated."""
+def power(x: Tensor, y: Tensor, constants: frozenset[str] = frozenset()) -> Tensor:
+    """``x ** y``; of integers with a negative exponent, truncated.
+
+    Devices square what a constant 2 is raised to (coremltools #2628, #2742).
+    """
+    if "x" in constants and "y" not in constants and x.numel() == 1 and bool((x == 2).all()):
+        return y * y
     if _floating(x, y):
         return torch.pow(x, y)
     # torch refuses negative exponents of integers. 0 to one of them is divided by 0.

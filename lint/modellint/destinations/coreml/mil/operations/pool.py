@@ -46,7 +46,8 @@ def avg_pool(
 ) -> Tensor:
     """Average pooling, in which padding counts as zeros unless it is excluded.
 
-    What ``ceil_mode`` lets a window reach over beyond the padding never counts, as in PyTorch.
+    What ``ceil_mode`` lets a window reach over beyond the padding counts as padding does, unlike in PyTorch: devices divide by the whole
+    window (coremltools #2844, #2772).
     """
     strides = strides or [1] * len(kernel_sizes)
     around, missing = _around(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
@@ -56,14 +57,10 @@ def avg_pool(
         return pool(x, kernel_sizes, strides, before, count_include_pad=not exclude_padding_from_average)
     longer = _longer(around, missing)
     mean = pool(padded(x, longer), kernel_sizes, strides)
-    counted = torch.ones([1, 1, *x.shape[2:]], dtype=x.dtype)
-    if exclude_padding_from_average:
-        counted = padded(counted, longer)
-    elif any(missing):
-        counted = padded(padded(counted, around, 1.0), [(0, margin) for margin in missing])
-    else:
+    if not exclude_padding_from_average:
         return mean
-    return mean / pool(counted, kernel_sizes, strides)
+    counted = torch.ones([1, 1, *x.shape[2:]], dtype=x.dtype)
+    return mean / pool(padded(counted, longer), kernel_sizes, strides)
 
 
 @operation()

@@ -245,6 +245,15 @@ def rounded(x: Tensor, decimals: int | None = None) -> Any:
     return mb.real_div(x=mb.round(x=mb.mul(x=x, y=power)), y=power)
 
 
+@builds("pow", ".scalar", ".tensor_tensor", exactness=within(1))
+def power_of_two(x: Operand, exponent: Operand) -> Any:
+    """2 to the power of a float tensor: devices square what a constant 2 is raised to (coremltools #2628, #2742)."""
+    known = not isinstance(x, operator_tables.Var) and x == 2
+    if not known or not isinstance(exponent, operator_tables.Var) or is_integral(exponent) or is_boolean(exponent):
+        return NotImplemented
+    return mb.exp2(x=exponent)
+
+
 @expresses("fmod", exactness=within(4))
 def fmod(x: Operand, other: Operand) -> Any:
     """Remainder with the sign of the dividend."""

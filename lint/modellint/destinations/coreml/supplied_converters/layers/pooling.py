@@ -42,13 +42,21 @@ class _Windows:
                 out, self.cut = out - 1, True
             self.out.append(out)
 
+    def _behind(self) -> list[int]:
+        """How far windows reach behind the input, along each axis."""
+        axes = zip(self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True)
+        return [
+            max(0, (out - 1) * step + far * (width - 1) + 1 - size - pad) for size, width, step, pad, far, out in axes
+        ]
+
+    def reaches_over(self) -> bool:
+        """Whether a window reaches over beyond the padding."""
+        return any(behind > pad for behind, pad in zip(self._behind(), self.padding, strict=True))
+
     def padded(self, x: Any, value: float) -> Any:
         """The input, padded as far as windows reach."""
         pads: list[int] = []
-        for size, width, step, pad, far, out in zip(
-            self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
-        ):
-            behind = max(0, (out - 1) * step + far * (width - 1) + 1 - size - pad)
+        for pad, behind in zip(self.padding, self._behind(), strict=True):
             pads = [pad, behind, *pads]
         return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
 
@@ -124,6 +132,13 @@ def _max_pool_with_indices(rank: int) -> Callable[..., Any]:
     return max_pool_with_indices
 
 
+_AVERAGE = {
+    1: torch.ops.aten.avg_pool1d,
+    2: torch.ops.aten.avg_pool2d,
+    3: torch.ops.aten.avg_pool3d,
+}
+
+
 def _avg_pool(rank: int) -> Callable[..., Any]:
     def avg_pool(
         x: Tensor,
@@ -134,10 +149,15 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        """Average pooling, with a divisor of its own, and without windows that begin behind the input."""
+        """Average pooling, with a divisor of its own, and without windows that begin behind the input.
+
+        What a window reaches over beyond the padding does not count; coremltools 9.0 counts it (#2844).
+        """
         windows = _Windows(x, rank, kernel_size, stride, padding, [1], ceil_mode)
-        if not divisor_override and not windows.cut:
+        if not divisor_override and not windows.cut and not (count_include_pad and windows.reaches_over()):
             return NotImplemented
+        if not divisor_override and not windows.cut and not any(windows.padding):
+            return _AVERAGE[rank](x, kernel_size, stride, padding, ceil_mode, False)
         total = sum(windows.parts(windows.padded(x, 0.0)))
         if divisor_override:
             return total / divisor_override

@@ -119,6 +119,15 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
     return torch.cat(values, dim), torch.cat(places, dim)
 
 
+@expresses("logsumexp", exactness=within(8))
+def logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """Log-sum-exp, from the largest element: devices sum the exponentials as they are (coremltools #2726)."""
+    top = torch.amax(x.float(), dim, keepdim=True)
+    top = torch.where(torch.abs(top) == torch.inf, torch.zeros_like(top), top)
+    total = torch.log(torch.exp(x - top).sum(dim, keepdim=True)) + top
+    return total if keepdim else total.squeeze(dim)
+
+
 @expresses("logcumsumexp", exactness=within(16))
 def logcumsumexp(x: Tensor, dim: int) -> Any:
     """Cumulative log-sum-exp, each from its own maximum."""

@@ -1,0 +1,109 @@
+"""Published results of devices: the executor computes the same, or verification says that devices do something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modellint
+from modellint.data.devices import CASES, DEPARTURES, DeviceCase
+from modellint.destinations.coreml.mil.device_departures import departures
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def made(case: DeviceCase) -> tuple[nn.Module, tuple[Any, ...]]:
+    namespace: dict[str, Any] = {}
+    exec(case.program, namespace)
+    model, inputs = namespace["make"]()
+    return model, inputs
+
+
+def verified(case: DeviceCase) -> Any:
+    model, inputs = made(case)
+    precision = "fp32" if case.precision == "float32" else "fp16"
+    return modellint.verify(model, inputs, frontend=case.route, precision=precision)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_nothing_is_said_to_agree_that_a_device_is_known_to_compute_otherwise(case: DeviceCase) -> None:
+    verification = verified(case)
+    assert verification.verdict in ("differs", "undecided")
+    if case.told_by == "executor":
+        assert verification.verdict == "differs"
+    else:
+        assert verification.is_open_on_devices
+        published = DEPARTURES[case.told_by]
+        assert [each.numbers for each in verification.departures] == [published.numbers]
+
+
+COUNTED = [case for case in CASES if case.told_by == "executor" and case.device_output is not None]
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=[case.name for case in COUNTED])
+def test_the_executor_gives_the_numbers_of_the_device(case: DeviceCase) -> None:
+    import coremltools as ct
+
+    from modellint.destinations.coreml.mil.executor import Executor
+
+    model, inputs = made(case)
+    half = case.precision == "float16"
+    options = {"compute_precision": ct.precision.FLOAT16 if half else ct.precision.FLOAT32, "skip_model_load": True}
+    if case.route == "trace":
+        captured: Any = torch.jit.trace(model, inputs)
+        types = [ct.TensorType(shape=value.shape, dtype=numpy_type(value)) for value in inputs]
+        converted = ct.convert(captured, inputs=types, **options)
+    else:
+        converted = ct.convert(torch.export.export(model, inputs).run_decompositions({}), **options)
+    executor = Executor(converted._mil_program)
+    given = dict(zip(executor.inputs, inputs, strict=True))
+    (output,) = executor(given).values()
+    wanted = torch.tensor(numbers(case.device_output))
+    torch.testing.assert_close(output.float(), wanted.float(), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def numbers(nested: Any) -> Any:
+    if isinstance(nested, list):
+        return [numbers(each) for each in nested]
+    return float(nested)
+
+
+def numpy_type(value: Tensor) -> Any:
+    import numpy as np
+
+    return np.float32 if value.is_floating_point() else np.int32
+
+
+def test_each_departure_has_a_condition_and_is_about_operations_that_are_executed() -> None:
+    from modellint.destinations.coreml.mil.operation_registry import operations
+
+    known = {each.name: each for kind in departures().values() for each in kind}
+    assert set(known) == set(DEPARTURES)
+    assert all(each.as_it_stands is not None or each.of_numbers is not None for each in known.values())
+    assert set(departures()) <= set(operations())
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (nn.Softplus(), (torch.linspace(-9, 9, 8),)),
+        (nn.AvgPool2d(7, stride=4, padding=2), (torch.randn(1, 2, 16, 16),)),
+        (nn.Conv2d(2, 2, (3, 2), stride=2), (torch.randn(1, 2, 9, 9),)),
+        (nn.BatchNorm2d(3).eval(), (torch.randn(1, 3, 4, 4),)),
+        (nn.InstanceNorm2d(3), (torch.randn(1, 3, 4, 4),)),
+        (nn.ReflectionPad1d(8), (torch.randn(1, 1, 32),)),
+    ],
+)
+def test_what_is_alike_and_not_affected_is_left_alone(model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    import coremltools as ct
+
+    from modellint.destinations.coreml.mil.executor import Executor
+
+    traced = torch.jit.trace(model.eval(), inputs)
+    converted = ct.convert(traced, inputs=[ct.TensorType(shape=inputs[0].shape)], skip_model_load=True)
+    executor = Executor(converted._mil_program)
+    executor(dict(zip(executor.inputs, inputs, strict=True)))
+    assert not executor.departures
