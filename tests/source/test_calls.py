@@ -132,6 +132,40 @@ def test_hook_that_reads_the_gradients_of_outputs_alone(hook: str, body: str, se
     assert [(finding.code, finding.severity.name) for finding in findings] == [("MOD006", severity)]
 
 
+@pytest.mark.parametrize(
+    ("hook", "before", "severity"),
+    [
+        ("lambda module, inputs, outputs: kept.append(outputs[0])", "", "INFO"),
+        ("lambda module, inputs, outputs: kept.append(inputs[0])", "", "WARNING"),
+        ("lambda module, inputs, outputs: outputs", "", "WARNING"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(outputs[0])", "INFO"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(inputs[0])", "WARNING"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(outputs[0])\nkeep = print", "WARNING"),
+        ("keep", "def keep(*gradients):\n    kept.append(gradients)", "WARNING"),
+        (
+            "made(3)",
+            "def made(n):\n    def keep(module, inputs, outputs):\n        kept.append(outputs[0])\n    return keep",
+            "INFO",
+        ),
+        (
+            "made(3)",
+            "def made(n):\n    def keep(module, inputs, outputs):\n        kept.append(inputs[0])\n    return keep",
+            "WARNING",
+        ),
+        ("made(3)", "def made(n):\n    return lambda m, inputs, outputs: kept.append(outputs[0])", "INFO"),
+        ("made(3)", "def made(n):\n    return print", "WARNING"),
+    ],
+)
+def test_hook_that_stands_in_a_function(hook: str, before: str, severity: str) -> None:
+    lines = textwrap.indent(before, "    ")
+    text = f"{HEAD}def watch(layer, kept):\n{lines}\n    layer.register_backward_hook({hook})\n"
+    text += (
+        "\n\ndef other(layer):\n    def keep(module, inputs, outputs):\n        return inputs\n\n    layer.go(keep)\n"
+    )
+    findings = modellint.check_source(text).diagnostics
+    assert [(finding.code, finding.severity.name) for finding in findings] == [("MOD006", severity)]
+
+
 def test_forward_by_name() -> None:
     init = "self.fc = nn.Linear(2, 2)\nself.many = nn.ModuleList([nn.Linear(2, 2)])"
     text = net(
