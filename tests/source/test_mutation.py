@@ -638,6 +638,7 @@ def test_a_state_that_the_module_around_may_not_reset_is_a_warning() -> None:
     [
         ("self.cell.clear(); x = self.cell(x); x = self.cell(x)", "info"),
         ("self.cell.clear(); x = sum(self.cell(x) for _ in range(3))", "info"),
+        ("self.begin(); x = self.cell(x)", "info"),
         ("x = self.cell(x); self.cell.clear()", "warning"),
         ("x = self.cell(x); self.begin()", "warning"),
         ("x = self.cell(self.cell.clear() or x) if x.ndim > 2 else self.cell(x)", "warning"),
@@ -649,6 +650,66 @@ def test_a_state_that_the_module_around_resets_is_for_information(body: str, sev
     arguments = ["check", "--output-format", "json", "--select", "MUT006", "net.py"]
     found = json.loads(CliRunner().invoke(cli, arguments).stdout)
     assert [finding["severity"] for finding in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("flag", "test", "severity"),
+    [
+        ("self.fresh = True", "if self.fresh:", "info"),
+        ("self.fresh = False", "if not self.fresh:", "info"),
+        ("self.fresh = False", "if self.fresh:", "warning"),
+        ("self.other = True", "if self.fresh:", "warning"),
+        ("self.fresh = True", "if self.fresh and x.ndim > 2:", "warning"),
+        ("self.fresh = True", "y = y + self.last\n        if self.fresh:", "warning"),
+        ("self.fresh = True", "y = y + self.kept()\n        if self.fresh:", "warning"),
+        ("self.fresh = True", "if self.fresh:\n            y = y + self.last", "warning"),
+    ],
+)
+def test_a_state_that_a_flag_of_the_module_around_resets(flag: str, test: str, severity: str) -> None:
+    of_files(FLAGGED.replace("FLAG", flag).replace("TEST", test), "net(x)")
+    arguments = ["check", "--output-format", "json", "--select", "MUT006", "net.py"]
+    found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert [finding["severity"] for finding in found if "self.last" in finding["message"]] == [severity]
+
+
+FLAGGED = """
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fresh = self.other = True
+        self.last = None
+
+    def forget(self):
+        FLAG
+
+    def kept(self):
+        return self.last
+
+    def forward(self, x):
+        y = x * 2
+        TEST
+            self.last = torch.zeros_like(x)
+            self.last.copy_(x)
+        y = y + self.last
+        self.last = torch.tanh(y)
+        return y
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer()
+
+    def forward(self, x):
+        self.begin()
+        for _ in range(3):
+            x = self.layer(x)
+        return x
+
+    def begin(self):
+        self.layer.forget()
+"""
 
 
 def of_files(text: str, use: str) -> list[str]:
