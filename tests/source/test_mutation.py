@@ -722,6 +722,25 @@ def of_files(text: str, use: str) -> list[str]:
     return [finding["code"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
 
 
+@pytest.mark.parametrize(
+    ("behind", "count"),
+    [
+        ("part = part % 1\ny[:, 0] = part", 0),
+        ("y[:, 0] = part * 2", 0),
+        ("y[:, 1] = part * 2", 1),
+        ("y[:, 0] = y[:, 0] * 2", 1),
+        ("x = x + y.sum()\ny[:, 0] = part", 1),
+        ("if x.ndim > 2:\n    y[:, 0] = part", 1),
+    ],
+)
+def test_a_part_that_is_assigned_anew_before_the_whole_is_read(behind: str, count: int) -> None:
+    body = f"y = x.clone()\npart = y[:, 0]\npart += 1\n{behind}\nreturn x + y"
+    found = [one for one in modellint.check_source(net(body)).diagnostics if one.code == "MUT001"]
+    assert len([one for one in found if "`y`" in one.message]) == count
+    again = net(body.replace("y = x.clone()\n", "y = x.clone()\nz = y\n") + " + z")
+    assert "MUT001" in codes(again)
+
+
 # Arguments
 
 
