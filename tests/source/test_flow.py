@@ -440,6 +440,7 @@ def test_a_size_that_a_parameter_fixes_which_is_always_added(added: str, count: 
         ("size % n != 0", "print(n)\n    n += 1", 0),
         ("size % n != 0", "x = F.pad(x, (0, 1))\n    n -= 1", 1),
         ("size % 8 != 0", "size += 1", 1),
+        ("size % n != 0", "size += 1\n    n -= 1", 1),
         ("n < size", "n += 1", 1),
     ],
 )

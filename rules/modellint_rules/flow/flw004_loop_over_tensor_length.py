@@ -270,7 +270,7 @@ def _looks_for_a_divisor(code: Code, question: Question) -> bool:
         match statement:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Sub() | ast.Add(), value=ast.Constant()):
                 counts = counts or name == divisor
-                if any(part.id == name for part in of_kind(size, ast.Name)):
+                if any(isinstance(part, ast.Name) and part.id == name for part in walk(size)):
                     return False
             case _ if not code.only_reports([statement]):
                 return False

@@ -426,9 +426,8 @@ def _is_overwritten(name: str, targets: list[Tensor], write: Write) -> bool:
         following = next((part for part in behind if any(name == each.id for each in of_kind(part, ast.Name))), None)
         match following:
             case ast.Assign(targets=[ast.Subscript(value=ast.Name()) as place], value=value):
-                of_value = {part.id for part in of_kind(value, ast.Name)}
                 is_plain = all(isinstance(part, (ast.Constant, ast.Slice)) for part in indices(place))
-                return name not in of_value and is_plain and _names(place) == {name} and ast.unparse(place) == text
+                return name not in _names(value) and is_plain and _names(place) == {name} and ast.unparse(place) == text
     return False
 
 

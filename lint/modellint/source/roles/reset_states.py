@@ -125,7 +125,9 @@ def _flags(methods: dict[str, _Function], attribute: str) -> set[tuple[str, bool
 def _sets_anew(statement: ast.stmt, attribute: str) -> bool:
     match statement:
         case ast.Assign(targets=[ast.Attribute(attr=name) as target], value=value) if name == attribute:
-            return _is_of_self(target) and not any(_is_of_self(part) for part in of_kind(value, ast.Attribute))
+            return _is_of_self(target) and not any(
+                isinstance(part, ast.Attribute) and _is_of_self(part) for part in walk(value)
+            )
     return False
 
 
