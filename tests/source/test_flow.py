@@ -724,6 +724,24 @@ def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: l
     assert codes(net(f"x = x.relu()\nreturn {choice}"), "FLW003") == found
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return Image.fromarray(rows).convert('RGB')", []),
+        ("rows = Image.fromarray(rows.clip(0, 1))\nreturn rows", []),
+        ("if n:\n    return Image.fromarray(rows)\nreturn Image.open(n)", []),
+        ("rows = Image.fromarray(rows)\nrows = torch.tensor(n)\nreturn rows", ["FLW003"]),
+        ("if n:\n    return x\nreturn Image.fromarray(rows)", ["FLW003"]),
+        ("return torch.tensor(rows), Image.fromarray(rows)", ["FLW003"]),
+        ("return np.fromarray(rows)", ["FLW003"]),
+    ],
+)
+def test_what_gives_images_is_not_exported(body: str, found: list[str]) -> None:
+    head = "import numpy as np\nfrom PIL import Image\n"
+    text = head + net(f"x = x.relu()\nrows = np.moveaxis(x, 0, 1)\n{body}", "x, n=0")
+    assert codes(text, "FLW003") == found
+
+
 @pytest.mark.parametrize(("element", "expected"), [("[]", []), ("x * 2", ["FLW004"])])
 def test_places_made_for_each_row_are_no_loop_over_them(element: str, expected: list[str]) -> None:
     text = net(f"rows = [{element} for _ in range(x.shape[0])]\nreturn rows[0], x")

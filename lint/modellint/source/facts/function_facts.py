@@ -371,7 +371,7 @@ class Code:
 
     @property
     def is_never_exported(self) -> bool:
-        """Whether the class is no part of what is exported: a loss, a metric or a search by its name or a base's, or in a test."""
+        """Whether the class is no part of what is exported: a loss, a metric, a search, in a test, or what gives images of PIL."""
         return is_never_exported(self)
 
     @property
