@@ -99,13 +99,15 @@ _ELEMENTWISE = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 def _is_always_run(node: ast.expr, function: ast.AST | None) -> bool:
     """Whether `forward` computes an expression wherever it ends."""
-    return getattr(function, "name", "") == "forward" and node in once(function, "_always_computed", _always_computed)
+    if not isinstance(function, ast.FunctionDef) or function.name != "forward":
+        return False
+    return node in once(function, "_always_computed", _always_computed)
 
 
-def _always_computed(function: ast.AST) -> frozenset[ast.AST]:
+def _always_computed(function: ast.FunctionDef) -> frozenset[ast.AST]:
     """The sums and products of the statements that nothing goes round, up to one that may leave the function."""
     found: set[ast.AST] = set()
-    for statement in getattr(function, "body", ()):
+    for statement in function.body:
         if isinstance(statement, (ast.Assign, ast.Return)):
             found.update(_computed_in(statement))
         if any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement)):
