@@ -132,7 +132,8 @@ def _is_called_in_its_function(mention: Mention, devices: set[str], placed: list
             return False
     if function is None or devices.isdisjoint(given) or any(isinstance(part, ast.Starred) for part in call.args):
         return False
-    if any(variable in part.names for part in (*of_kind(function, ast.Global), *of_kind(function, ast.Nonlocal))):
+    elsewhere: list[ast.Global | ast.Nonlocal] = [*of_kind(function, ast.Global), *of_kind(function, ast.Nonlocal)]
+    if any(variable in part.names for part in elsewhere):
         return False
     called_names = {part.func for part in of_kind(function, ast.Call)}
     uses = [part for part in of_kind(function, ast.Name) if part.id == variable and isinstance(part.ctx, ast.Load)]
