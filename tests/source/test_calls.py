@@ -132,6 +132,40 @@ def test_hook_that_reads_the_gradients_of_outputs_alone(hook: str, body: str, se
     assert [(finding.code, finding.severity.name) for finding in findings] == [("MOD006", severity)]
 
 
+@pytest.mark.parametrize(
+    ("hook", "before", "severity"),
+    [
+        ("lambda module, inputs, outputs: kept.append(outputs[0])", "", "INFO"),
+        ("lambda module, inputs, outputs: kept.append(inputs[0])", "", "WARNING"),
+        ("lambda module, inputs, outputs: outputs", "", "WARNING"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(outputs[0])", "INFO"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(inputs[0])", "WARNING"),
+        ("keep", "def keep(module, inputs, outputs):\n    kept.append(outputs[0])\nkeep = print", "WARNING"),
+        ("keep", "def keep(*gradients):\n    kept.append(gradients)", "WARNING"),
+        (
+            "made(3)",
+            "def made(n):\n    def keep(module, inputs, outputs):\n        kept.append(outputs[0])\n    return keep",
+            "INFO",
+        ),
+        (
+            "made(3)",
+            "def made(n):\n    def keep(module, inputs, outputs):\n        kept.append(inputs[0])\n    return keep",
+            "WARNING",
+        ),
+        ("made(3)", "def made(n):\n    return lambda m, inputs, outputs: kept.append(outputs[0])", "INFO"),
+        ("made(3)", "def made(n):\n    return print", "WARNING"),
+    ],
+)
+def test_hook_that_stands_in_a_function(hook: str, before: str, severity: str) -> None:
+    lines = textwrap.indent(before, "    ")
+    text = f"{HEAD}def watch(layer, kept):\n{lines}\n    layer.register_backward_hook({hook})\n"
+    text += (
+        "\n\ndef other(layer):\n    def keep(module, inputs, outputs):\n        return inputs\n\n    layer.go(keep)\n"
+    )
+    findings = modellint.check_source(text).diagnostics
+    assert [(finding.code, finding.severity.name) for finding in findings] == [("MOD006", severity)]
+
+
 def test_forward_by_name() -> None:
     init = "self.fc = nn.Linear(2, 2)\nself.many = nn.ModuleList([nn.Linear(2, 2)])"
     text = net(
@@ -209,7 +243,8 @@ def test_only_the_load_of_a_checkpoint_counts(body: str, found: bool) -> None:
         ("net.module.cpu().state_dict()", "'%s_net.pth' % step", False),
         ("net.state_dict()", "'%s_net.pth' % step", True),
         ("net.cpu().state_dict()", "'%s_other.pth' % step", True),
-        ("net.cpu().state_dict()", "step", True),
+        ("net.cpu().state_dict()", "step", False),
+        ("net.state_dict()", "step", True),
     ],
 )
 def test_files_that_the_source_saves_from_the_cpu(saved: str, path: str, found: bool) -> None:
@@ -368,6 +403,11 @@ def _severities(text: str) -> list[str]:
         ("torch.cuda.is_available()", "torch.load(p)", "None", True),
         ("not torch.cuda.is_available()", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
         ("fast", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
+        ("net.device.type == 'cuda'", "torch.load(p)", "torch.load(p, map_location='cpu')", False),
+        ("q != 'cpu'", "torch.load(p)", "torch.load(p, map_location='cpu')", False),
+        ("'cuda:0' == q", "torch.load(p)", "None", True),
+        ("q == 'cpu'", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
+        ("q == 'fast'", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
     ],
 )
 def test_a_load_with_a_gpu_beside_one_without(test: str, first: str, second: str, found: bool) -> None:
@@ -376,6 +416,27 @@ def test_a_load_with_a_gpu_beside_one_without(test: str, first: str, second: str
     choice = f"    state = {first} if {test} else {second}\n"
     assert ("DEV002" in codes(head + branches + end)) is found
     assert ("DEV002" in codes(head + choice + end)) is found
+
+
+@pytest.mark.parametrize(
+    ("after", "other", "found"),
+    [
+        ("net.cuda()", "torch.load(p, map_location='cpu')", False),
+        ("net = net.to('cuda')", "torch.load(p, 'cpu')", False),
+        ("net.eval()", "torch.load(p, map_location='cpu')", True),
+        ("net.cuda()", "torch.load(p)", True),
+        ("if fast:\n            net.cuda()", "torch.load(p, map_location='cpu')", True),
+    ],
+)
+def test_a_load_in_a_branch_that_goes_on_to_a_gpu(after: str, other: str, found: bool) -> None:
+    head = "import torch\n\n\ndef restore(net, p, at, fast):\n    if at >= 0:\n        net.load_state_dict(torch.load(p))\n"
+    assert ("DEV002" in codes(f"{head}        {after}\n    else:\n        net.load_state_dict({other})\n")) is found
+
+
+def test_a_load_of_a_power() -> None:
+    text = "import torch\n\n\ndef restore(net, p, options):\n    net.load_state_dict(torch.load(str(p){} **options))\n"
+    assert codes(text.format(""), "DEV002") == []
+    assert codes(text.replace("{} **options", ""), "DEV002") == ["DEV002"]
 
 
 HELPER = """

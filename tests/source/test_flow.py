@@ -411,6 +411,45 @@ def test_a_size_that_weights_decide_is_fixed(made: str, dim: int, count: int) ->
 
 
 @pytest.mark.parametrize(
+    ("added", "count"),
+    [
+        ("y = x + self.table", 0),
+        ("y = self.fc(x.reshape(-1, w)).reshape(b, c, h, w) * self.table", 0),
+        ("y = x.transpose(1, 2) + self.table", 1),
+        ("y = x + self.row", 1),
+        ("y = x + n", 1),
+        ("y = x\nif n:\n    y = x + self.table", 1),
+        ("if n:\n    return x\ny = x + self.table", 1),
+        ("y = x + self.table if n else x", 1),
+    ],
+)
+def test_a_size_that_a_parameter_fixes_which_is_always_added(added: str, count: int) -> None:
+    init = (
+        "self.fc = nn.Linear(n, n)\nself.table = nn.Parameter(torch.randn(1, 1, 49, n) * 0.1)\n"
+        "self.row = nn.Parameter(torch.randn(1, 1, 1, n))"
+    )
+    forward = f"b, c, h, w = x.shape\n{added}\nfor i in range(h):\n    y = y + i\nreturn y"
+    assert len(codes(net(forward, "x, n=2", init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("test", "body", "count"),
+    [
+        ("n > 1 and x.shape[1] % n != 0", "n -= 1", 0),
+        ("size % n", "n -= 1", 0),
+        ("size % n != 0", "print(n)\n    n += 1", 0),
+        ("size % n != 0", "x = F.pad(x, (0, 1))\n    n -= 1", 1),
+        ("size % 8 != 0", "size += 1", 1),
+        ("size % n != 0", "size += 1\n    n -= 1", 1),
+        ("n < size", "n += 1", 1),
+    ],
+)
+def test_a_loop_that_looks_for_a_divisor(test: str, body: str, count: int) -> None:
+    forward = f"size = x.size(1)\nn = self.parts\nwhile {test}:\n    {body}\nreturn x.unflatten(1, (n, size // n))"
+    assert len(codes(net(forward, init="self.parts = n"), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
     ("guard", "count"),
     [
         ("assert not self.crop", 0),
@@ -456,6 +495,23 @@ def test_an_assertion_behind_a_condition_excludes_nothing() -> None:
 def test_a_parameter_that_is_made_whole_is_a_number(use: str, count: int) -> None:
     forward = f"{use}\nat = torch.floor(torch.arange(0, 8) * old / new)\nreturn x[: at.max().item()]"
     assert len(codes(net(forward, "x, old, new"), "FLW002")) == count
+
+
+@pytest.mark.parametrize(
+    ("use", "severity"),
+    [
+        ("rows.tofile('rows.raw')", Severity.INFO),
+        ("np.save('rows.npy', rows)", Severity.INFO),
+        ("np.savetxt('rows.txt', X=rows)", Severity.INFO),
+        ("rows.tofile('rows.raw')\nx = x * rows[0]", Severity.ERROR),
+        ("x.tofile(rows)", Severity.ERROR),
+        ("self.save('rows.npy', rows)", Severity.ERROR),
+    ],
+)
+def test_an_array_that_is_only_written_to_a_file(use: str, severity: Severity) -> None:
+    text = "import numpy as np\n" + net(f"x = x.relu()\nrows = x.detach().numpy()\n{use}\nreturn x")
+    found = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW002"]
+    assert [finding.severity for finding in found] == [severity]
 
 
 @pytest.mark.parametrize(
@@ -666,6 +722,24 @@ def test_what_is_joined_is_no_tensor() -> None:
 )
 def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: list[str]) -> None:
     assert codes(net(f"x = x.relu()\nreturn {choice}"), "FLW003") == found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return Image.fromarray(rows).convert('RGB')", []),
+        ("rows = Image.fromarray(rows.clip(0, 1))\nreturn rows", []),
+        ("if n:\n    return Image.fromarray(rows)\nreturn Image.open(n)", []),
+        ("rows = Image.fromarray(rows)\nrows = torch.tensor(n)\nreturn rows", ["FLW003"]),
+        ("if n:\n    return x\nreturn Image.fromarray(rows)", ["FLW003"]),
+        ("return torch.tensor(rows), Image.fromarray(rows)", ["FLW003"]),
+        ("return np.fromarray(rows)", ["FLW003"]),
+    ],
+)
+def test_what_gives_images_is_not_exported(body: str, found: list[str]) -> None:
+    head = "import numpy as np\nfrom PIL import Image\n"
+    text = head + net(f"x = x.relu()\nrows = np.moveaxis(x, 0, 1)\n{body}", "x, n=0")
+    assert codes(text, "FLW003") == found
 
 
 @pytest.mark.parametrize(("element", "expected"), [("[]", []), ("x * 2", ["FLW004"])])

@@ -2612,3 +2612,41 @@ def test_a_file_that_cannot_be_imported(
     (tmp_path / "sizes" / "__init__.py").write_text(package + "\n", "utf-8")
     assert severities(tmp_path, monkeypatch, "net.py") == [severity]
     assert severities(tmp_path, monkeypatch, "distance.py") == [severity]
+
+
+SCHEDULE = """
+class Schedule(nn.Module):
+    def __init__(self, steps=10, device="cpu"):
+        super().__init__()
+        self.steps = steps
+        self.beta = torch.linspace(0, 1, steps)
+        self.beta = self.beta.to(device)
+
+    def forward(self):
+        return self.beta
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("schedule = Schedule(8, device=where)\n    return net(x, schedule())", "info"),
+        ("schedule = Schedule(8, where)\n    return net(x, schedule())", "info"),
+        ("schedule = Schedule(8)\n    return net(x, schedule())", "warning"),
+        ("schedule = Schedule(8, device=where)\n    return net(x, schedule)", "warning"),
+        ("schedule = Schedule(8, device=where).to(x)\n    return net(x, schedule())", "warning"),
+        ("schedule = Schedule(8, device=where)\n    schedule.half()\n    return net(x, schedule())", "warning"),
+        ("net.schedule = Schedule(8, device=where)\n    return net(x, net.schedule())", "warning"),
+        ("schedule = Schedule(8, device=where)\n    return net(x, schedule()), Schedule", "warning"),
+    ],
+)
+def test_a_constant_of_an_object_that_is_only_called_where_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, severity: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "schedule.py").write_text(HEAD + SCHEDULE, "utf-8")
+    text = f"from schedule import Schedule\n\n\ndef sample(net, x, where):\n    {body}\n"
+    (tmp_path / "sample.py").write_text(text, "utf-8")
+    assert {*severities(tmp_path, monkeypatch, "schedule.py", "REG006")} == {severity}
+    (tmp_path / "setup.py").write_text("from setuptools import setup\n\nsetup()\n", "utf-8")
+    assert {*severities(tmp_path, monkeypatch, "schedule.py", "REG006")} == {"warning"}

@@ -638,6 +638,7 @@ def test_a_state_that_the_module_around_may_not_reset_is_a_warning() -> None:
     [
         ("self.cell.clear(); x = self.cell(x); x = self.cell(x)", "info"),
         ("self.cell.clear(); x = sum(self.cell(x) for _ in range(3))", "info"),
+        ("self.begin(); x = self.cell(x)", "info"),
         ("x = self.cell(x); self.cell.clear()", "warning"),
         ("x = self.cell(x); self.begin()", "warning"),
         ("x = self.cell(self.cell.clear() or x) if x.ndim > 2 else self.cell(x)", "warning"),
@@ -651,6 +652,66 @@ def test_a_state_that_the_module_around_resets_is_for_information(body: str, sev
     assert [finding["severity"] for finding in found] == [severity]
 
 
+@pytest.mark.parametrize(
+    ("flag", "test", "severity"),
+    [
+        ("self.fresh = True", "if self.fresh:", "info"),
+        ("self.fresh = False", "if not self.fresh:", "info"),
+        ("self.fresh = False", "if self.fresh:", "warning"),
+        ("self.other = True", "if self.fresh:", "warning"),
+        ("self.fresh = True", "if self.fresh and x.ndim > 2:", "warning"),
+        ("self.fresh = True", "y = y + self.last\n        if self.fresh:", "warning"),
+        ("self.fresh = True", "y = y + self.kept()\n        if self.fresh:", "warning"),
+        ("self.fresh = True", "if self.fresh:\n            y = y + self.last", "warning"),
+    ],
+)
+def test_a_state_that_a_flag_of_the_module_around_resets(flag: str, test: str, severity: str) -> None:
+    of_files(FLAGGED.replace("FLAG", flag).replace("TEST", test), "net(x)")
+    arguments = ["check", "--output-format", "json", "--select", "MUT006", "net.py"]
+    found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert [finding["severity"] for finding in found if "self.last" in finding["message"]] == [severity]
+
+
+FLAGGED = """
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fresh = self.other = True
+        self.last = None
+
+    def forget(self):
+        FLAG
+
+    def kept(self):
+        return self.last
+
+    def forward(self, x):
+        y = x * 2
+        TEST
+            self.last = torch.zeros_like(x)
+            self.last.copy_(x)
+        y = y + self.last
+        self.last = torch.tanh(y)
+        return y
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer()
+
+    def forward(self, x):
+        self.begin()
+        for _ in range(3):
+            x = self.layer(x)
+        return x
+
+    def begin(self):
+        self.layer.forget()
+"""
+
+
 def of_files(text: str, use: str) -> list[str]:
     (Path.cwd() / ".git").mkdir()
     Path("net.py").write_text(HEAD + text, "utf-8")
@@ -659,6 +720,25 @@ def of_files(text: str, use: str) -> list[str]:
     )
     arguments = ["check", "--output-format", "json", "--select", "MUT", "net.py"]
     return [finding["code"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
+
+
+@pytest.mark.parametrize(
+    ("behind", "count"),
+    [
+        ("part = part % 1\ny[:, 0] = part", 0),
+        ("y[:, 0] = part * 2", 0),
+        ("y[:, 1] = part * 2", 1),
+        ("y[:, 0] = y[:, 0] * 2", 1),
+        ("x = x + y.sum()\ny[:, 0] = part", 1),
+        ("if x.ndim > 2:\n    y[:, 0] = part", 1),
+    ],
+)
+def test_a_part_that_is_assigned_anew_before_the_whole_is_read(behind: str, count: int) -> None:
+    body = f"y = x.clone()\npart = y[:, 0]\npart += 1\n{behind}\nreturn x + y"
+    found = [one for one in modellint.check_source(net(body)).diagnostics if one.code == "MUT001"]
+    assert len([one for one in found if "`y`" in one.message]) == count
+    again = net(body.replace("y = x.clone()\n", "y = x.clone()\nz = y\n") + " + z")
+    assert "MUT001" in codes(again)
 
 
 # Arguments

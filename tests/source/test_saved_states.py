@@ -170,3 +170,34 @@ def test_a_notebook_may_save_anything(tmp_path: Path, monkeypatch: pytest.Monkey
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "try.ipynb").write_text(json.dumps(notebook), "utf-8")
     assert loads(tmp_path, monkeypatch, keeper=keeper, net=LOAD) == ["net"]
+
+
+ANY = """
+    import torch
+
+    def restore(net, path):
+        net.load_state_dict(torch.load(path))
+        return net
+"""
+KEPT = "import torch\n\n\ndef keep(net, epoch):\n    torch.save(net{move}.state_dict(), f'out/net_{{epoch}}.pth')\n"
+
+
+@pytest.mark.parametrize(
+    ("move", "also", "found"),
+    [
+        (".cpu()", "", []),
+        ("", "", ["net"]),
+        (".cpu()", "torch.save(make().state_dict(), 'large.pth')", ["net"]),
+        (".cpu()", "restore(make(), arguments.path)", []),
+        (".cpu()", "restore(make(), path='out/net_3.pth')", []),
+        (".cpu()", "restore(make(), 'published.pth')", ["net"]),
+        (".cpu()", "lightning.Trainer().fit(make())", ["net"]),
+    ],
+)
+def test_a_path_that_may_lead_to_all_that_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: str, also: str, found: list[str]
+) -> None:
+    files = {"keeper": KEPT.format(move=move), "also": f"import torch\n\nfrom net import restore\n\n{also}\n"}
+    assert loads(tmp_path, monkeypatch, **files, net=ANY) == found
+    named = ANY.replace("load(path)", "load(path + '/published.pth')")
+    assert loads(tmp_path, monkeypatch, **files, net=named) == ["net"]

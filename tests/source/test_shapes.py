@@ -231,6 +231,9 @@ def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
         ("b, n, k, c = x.shape\npart = x[0, :, 1, :]\nreturn part.view(1, -1, 2)", []),
         ("b, h, w = x.shape\nreturn x.transpose(1, 2).view(b, len(y), self.n)", []),
         ("b, n, k, c = x.shape\nreturn x.transpose(1, 2).view(b, n, k, c)", ["W2"]),
+        ("b, n = x.shape\nreturn x.t().view(-1)", ["W2"]),
+        ("y = x > 0.5\nreturn y.t().view(-1)", []),
+        ("return x.T.view(-1)", []),
     ],
 )
 def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None:

@@ -306,6 +306,22 @@ def test_no_running_statistic_or_guarded(body: str) -> None:
     assert codes(net(init, body + "\nreturn x - self.mean"), "MUT008", "MUT009") == []
 
 
+@pytest.mark.parametrize(
+    ("test", "value", "found"),
+    [
+        ("self.mean[2] < 0", "(x / self.mean[1]).mean() * 2", False),
+        ("old < 0", "(x / self.mean[1]).mean() * 2", False),
+        ("self.mean[1] < 0", "(x / self.mean[1]).mean() * 2", True),
+        ("old < 0 or self.training", "(x / self.mean[1]).mean() * 2", True),
+        ("self.training", "(x / self.mean[1]).mean() * 2", True),
+        ("old < 9", "self.mean[2] * 0.9 + x.mean() * 0.1", True),
+    ],
+)
+def test_element_that_is_set_where_its_old_value_says_so(test: str, value: str, found: bool) -> None:
+    body = f"old = self.mean[2].item()\nif {test}:\n    self.mean[2] = {value}\nreturn x - self.mean"
+    assert ("MUT009" in codes(net(MEAN, body))) is found
+
+
 def test_statistic_that_only_other_methods_update() -> None:
     extra = "\n    def fit(self, x):\n        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)\n"
     assert codes(net(MEAN, "return x - self.mean", extra=extra), "MUT008", "MUT009") == []

@@ -63,10 +63,12 @@ class LoadWithoutMapLocation(Rule):
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
     and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
-    deletes, a load under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
-    of the second GPU needs it there, too), and files that were published for `torch.hub` (`resnet50-19c8e357.pth`). So is what
-    every `torch.save` of the project that may write it, by its name or by the class of its module, saves from the CPU: behind
-    `net.cpu()`, or as `{k: v.cpu() for k, v in net.state_dict().items()}`. A file from elsewhere is then taken to be like these.
+    deletes, a load under `torch.cuda.is_available()`, `device.type == "cuda"` or a condition whose branch goes on to a `.cuda()`,
+    where the other branch loads the same file with `map_location` (a checkpoint of the second GPU needs it there, too), and files
+    that were published for `torch.hub` (`resnet50-19c8e357.pth`). So is what every `torch.save` of the project that may write it,
+    by its name or by the class of its module, saves from the CPU: behind `net.cpu()`, or as
+    `{k: v.cpu() for k, v in net.state_dict().items()}`. A path that nothing in the project spells out may lead to all that it
+    saves. A file from elsewhere is then taken to be like these.
     So are loads that need a GPU anyway: the engine of a `TRTModule`, and what stands behind a test for a strategy of several
     devices. In tests, in what only a trainer runs, of what only an optimizer or its like is given, and behind a `.cuda()` or
     `.to("cuda")` that nothing goes round, the finding is information.
@@ -88,7 +90,7 @@ class LoadWithoutMapLocation(Rule):
         for readings in code.calls:
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
-                if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
+                if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code) or _raises(call):
                     continue
                 if _has_another_without_a_gpu(call) or _is_published(call, code):
                     continue
@@ -261,7 +263,8 @@ def _has_another_without_a_gpu(call: Call) -> bool:
             holds = child in parent.body if isinstance(parent, ast.If) else child is parent.body
             branch = parent.orelse if holds else parent.body
             other: Sequence[ast.AST] = branch if isinstance(branch, list) else [branch]
-            if _asks_for_a_gpu(parent.test) is holds and any(
+            needs_a_gpu = _asks_for_a_gpu(parent.test) is holds or _takes_a_block_to_a_gpu(parent, holds)
+            if needs_a_gpu and any(
                 isinstance(part, ast.Call)
                 and ast.unparse(part.func) == ast.unparse(call.node.func)
                 and bool(part.args)
@@ -283,7 +286,29 @@ def _asks_for_a_gpu(test: ast.expr) -> bool | None:
             return None if inner is None else not inner
         case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="cuda"), attr="is_available"), args=[]):
             return True
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as operator], comparators=[right]):
+            device = next((_kind_of_device(part) for part in (left, right) if isinstance(part, ast.Constant)), None)
+            if device in ("cuda", "cpu"):
+                return (device == "cuda") is isinstance(operator, ast.Eq)
     return None
+
+
+def _kind_of_device(constant: ast.Constant) -> str | None:
+    return constant.value.partition(":")[0] if isinstance(constant.value, str) else None
+
+
+def _takes_a_block_to_a_gpu(branch: ast.If | ast.IfExp, holds: bool) -> bool:
+    """Whether a block of an `if` always takes something to a GPU, before or after it loads."""
+    if isinstance(branch, ast.IfExp):
+        return False
+    return any(once(part, "_takes_to_a_gpu", _takes_to_a_gpu) for part in (branch.body if holds else branch.orelse))
+
+
+def _raises(call: Call) -> bool:
+    """Whether a path is a power, which no path has: ``torch.load(join(folder, "net.pt") ** keywords)``, without a comma."""
+    return (
+        bool(call.node.args) and isinstance(call.node.args[0], ast.BinOp) and isinstance(call.node.args[0].op, ast.Pow)
+    )
 
 
 def _needs_a_gpu(call: Call, code: Code) -> bool:

@@ -66,8 +66,8 @@ class TensorToPython(Rule):
 
     ## Known limits
     Other sizes are no data: `int(x.shape[0])` is left alone, as are numbers of parameters, what runs in training only, losses,
-    and numbers that are only printed. A number that decides a branch at once is FLW001's; functions of NumPy on tensors are
-    FLW003's.
+    and numbers that are only printed. An array in a variable that is only written to a file (`rows.tofile("rows.raw")`) is
+    information. A number that decides a branch at once is FLW001's; functions of NumPy on tensors are FLW003's.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.item.html>

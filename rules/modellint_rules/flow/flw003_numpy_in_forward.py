@@ -58,7 +58,7 @@ class NumpyInForward(Rule):
     ## Known limits
     A call of `.numpy()` is FLW002's. A random number that is compared or put by is left alone: as a rule it decides which layers are
     dropped in training. NumPy on sizes and on constants is left alone, and so is what runs in training only,
-    and in losses.
+    in losses, and in a `forward` that gives back images of PIL, which nothing takes for outputs.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>

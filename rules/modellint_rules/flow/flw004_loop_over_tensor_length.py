@@ -79,7 +79,8 @@ class LoopOverTensorLength(Rule):
     (`x = [f(part) for part in x]` too, a tensor made of
     one that a loop of fixed length has filled, and an argument that is one wherever the project calls the class), an axis that
     a pattern of `einops` binds (`rearrange(x, "b (u h) w -> b u h w", u=5)`) or a configuration value, or the weights of the
-    layer or the product that takes what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are
+    layer or the product that takes what the turns make (`torch.cat(parts, 1)` before a convolution), or a parameter that `forward`
+    always adds to what it is a size of, is left alone, and so are loops that only look for a number which divides a size,
     loops in training only, in losses, and in functions that TorchScript compiles, which
     a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
     axes, channels, heads, states or features, over the sizes of the parts that each input is cut into, or up to a size that
@@ -254,7 +255,26 @@ _STATES = r"(?<!hidden)(?:^|_)states$"
 def _runs_up_to_size(code: Code, question: Question) -> bool:
     test = question.test
     counts = isinstance(question.site, ast.While) and isinstance(test, ast.Compare)
-    return counts and holds_size(code, test, question.function)
+    return counts and holds_size(code, test, question.function) and not _looks_for_a_divisor(code, question)
+
+
+def _looks_for_a_divisor(code: Code, question: Question) -> bool:
+    """Whether a loop computes nothing but a number that a size is divided by: `while x.shape[1] % n != 0: n -= 1`."""
+    match question.site, question.test:
+        case ast.While(body=body), ast.Compare(left=ast.BinOp(op=ast.Mod(), left=size, right=ast.Name(id=divisor))):
+            pass
+        case _:
+            return False
+    counts = False
+    for statement in body:
+        match statement:
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Sub() | ast.Add(), value=ast.Constant()):
+                counts = counts or name == divisor
+                if any(isinstance(part, ast.Name) and part.id == name for part in walk(size)):
+                    return False
+            case _ if not code.only_reports([statement]):
+                return False
+    return counts
 
 
 _PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "tqdm"})

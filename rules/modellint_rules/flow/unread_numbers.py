@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.authoring import of_kind, parents_in, walk
+from modellint.authoring import External, dotted_name, of_kind, parents_in, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ _ADDING = frozenset({"append", "extend", "add", "update", "appendleft"})
 
 
 def is_unread(call: Call, code: Code) -> bool:
-    """Whether a number goes into an attribute that nothing which `forward` runs reads, or a variable that only messages read."""
+    """Whether a number goes into an attribute that nothing which `forward` runs reads, or a variable that only messages or files take."""
     match call.statement:
         case ast.Assign(targets=[ast.Name(id=name)]):
             return call.function is not None and _is_dead(name, call.statement, call.function, code)
@@ -52,7 +52,7 @@ def _read(function: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def _is_dead(name: str, statement: ast.stmt, function: ast.AST, code: Code) -> bool:
-    """Liveness: whether a variable is read no more behind a statement that binds it, but for what is printed or raised.
+    """Liveness: whether a variable is read no more behind a statement that binds it, but for what is printed, raised or written to a file.
 
     In a loop it may be read by the next turn, unless that binds it first.
     """
@@ -80,7 +80,7 @@ def _is_dead(name: str, statement: ast.stmt, function: ast.AST, code: Code) -> b
 
 
 def _is_for_a_message(node: ast.AST, function: ast.AST, code: Code) -> bool:
-    """Whether what is read is only printed or raised, or asked whether to do that: `if n > most: print(n)`."""
+    """Whether what is read is only printed, raised or written to a file, or asked whether to do that: `if n > most: print(n)`."""
     parents = parents_in(function)
     child, around = node, parents.get(node)
     while around is not None and not isinstance(around, ast.stmt):
@@ -89,8 +89,24 @@ def _is_for_a_message(node: ast.AST, function: ast.AST, code: Code) -> bool:
         case ast.If(test=test, body=body, orelse=other):
             return child is test and code.only_reports([*body, *other])
         case ast.Expr() | ast.Raise() | ast.Assert():
-            return code.only_reports([around])
+            return code.only_reports([around]) or _is_written_to_a_file(node, around, code)
     return False
+
+
+def _is_written_to_a_file(node: ast.AST, statement: ast.stmt, code: Code) -> bool:
+    """Whether a statement does nothing with an array of NumPy but write it to a file: `x.tofile(path)`, `np.save(path, x)`."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="tofile" | "dump"))) if owner is node:
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=given, keywords=words)):
+            dotted = dotted_name(function)
+            symbol = code.project.resolve(code.file, dotted) if dotted is not None else None
+            is_given = node in given or any(word.value is node for word in words)
+            return is_given and isinstance(symbol, External) and symbol.name in _WRITERS
+    return False
+
+
+_WRITERS = frozenset(f"numpy.{name}" for name in ("save", "savez", "savez_compressed", "savetxt"))
 
 
 def _is_in_closure(node: ast.AST, function: ast.AST) -> bool:

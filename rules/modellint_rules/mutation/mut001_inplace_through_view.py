@@ -84,7 +84,8 @@ class InplaceThroughView(Rule):
 
     ## Known limits
     Writes to the result of `reshape`, `flatten` and `contiguous`, which may be copies, are MUT010's; those to buffers
-    MUT005's. What functions of other files do to their arguments is reported there, and not where they are called.
+    MUT005's. A part that is assigned anew before anything reads the tensor (`h = x[0]; h += 1; x[0] = h % 2`) is left alone.
+    What functions of other files do to their arguments is reported there, and not where they are called.
 
     ## References
     - <https://pytorch.org/docs/stable/tensor_view.html>
@@ -232,6 +233,8 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
         if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
             continue
         if write.is_read_later(name) and not all(_is_read_elsewhere(name, value, write) for value in values):
+            if _is_overwritten(name, targets, write):
+                continue
             return name
     return ""
 
@@ -407,6 +410,29 @@ def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
         ):
             return False
     return True
+
+
+def _is_overwritten(name: str, targets: list[Tensor], write: Write) -> bool:
+    """Whether the next that is done with a variable is to assign anew what a write changes of it: `h = x[0]; h += 1; x[0] = h % 2`."""
+    places = {ast.unparse(target.node) if target.node is not None else "" for target in targets}
+    text = places.pop() if len(places) == 1 else ""
+    function = write.function
+    if not text.startswith(f"{name}[") or function is None:
+        return False
+    for block in _blocks(parents_in(function).get(write.statement, function)):
+        if write.statement not in block:
+            continue
+        behind = block[(at := block.index(write.statement) + 1) : at + _MOST_USES]
+        following = next((part for part in behind if any(name == each.id for each in of_kind(part, ast.Name))), None)
+        match following:
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name()) as place], value=value):
+                is_plain = all(isinstance(part, (ast.Constant, ast.Slice)) for part in indices(place))
+                return name not in _names(value) and is_plain and _names(place) == {name} and ast.unparse(place) == text
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
 
 
 _MOST_USES = 64

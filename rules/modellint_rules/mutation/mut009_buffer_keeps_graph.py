@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Trigger, Value, alternatives, walk
-from modellint_rules.mutation.running_statistics import updates
+from modellint_rules.mutation.running_statistics import is_first_value, updates
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -71,7 +71,8 @@ class BufferKeepsGraph(Rule):
 
     ## Known limits
     What a call returns that is not followed is not known to carry a graph; buffers that a base class in another file registers
-    are not known. A cache that evaluation writes to as well is MUT005's.
+    are not known. An element that is set anew where a comparison of its old value says so (`if self.scale[0] < 0:`) is left alone, as
+    that may hold once only. A cache that evaluation writes to as well is MUT005's.
 
     ## References
     - <https://pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory>
@@ -92,6 +93,8 @@ class BufferKeepsGraph(Rule):
         """Ask every update of a running statistic what its new value hangs on."""
         for update in updates(code):
             if not all(_keeps_graph(reading) for reading in update.readings):
+                continue
+            if is_first_value(code, update):
                 continue
             if not update.in_place and all(_is_let_go(code, update, old) for old in update.old):
                 continue

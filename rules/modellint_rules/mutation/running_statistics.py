@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.authoring import Tensor, Value, alternatives, once, walk
@@ -158,6 +158,29 @@ def _expanded(value: ast.expr, write: Write) -> list[ast.AST]:
                 before = (value_before for row, value_before in bound.get(node.id, ()) if row < write.statement.lineno)
                 pending.extend((value_before, depth + 1) for value_before in before)
     return nodes
+
+
+def is_first_value(code: Code, update: Update) -> bool:
+    """Whether a statement gives an element another value where a comparison of the old one says so, and does not compute with that.
+
+    ``if self.scales[0] < 0: self.scales[0] = x.abs().max()``: nobody knows that the comparison holds again.
+    """
+    match update.write.statement:
+        case ast.Assign(targets=[ast.Subscript() as target], value=value):
+            element = ast.unparse(target)
+        case _:
+            return False
+    if any(map(_is_named(element), _expanded(value, update.write))):
+        return False
+    return any(
+        isinstance(test, ast.Compare) and any(map(_is_named(element), _expanded(test, update.write)))
+        for test in code.conditions(update.write.statement, update.write.function)
+    )
+
+
+def _is_named(text: str) -> Callable[[ast.AST], bool]:
+    """A test whether a node is an element that is written in some way."""
+    return lambda node: isinstance(node, ast.Subscript) and ast.unparse(node) == text
 
 
 def _bound(function: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:

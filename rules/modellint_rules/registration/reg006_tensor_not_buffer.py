@@ -84,7 +84,9 @@ class TensorNotBuffer(Rule):
     is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
     A constant that every method takes to where another tensor is, and to its type (`self.kernel.type_as(x)`), is for information, also
     where `forward` moves it first of all (`self.kernel = self.kernel.to(x)`); `.to(x.device)` alone leaves its type behind.
-    A class that nothing in the project uses is for information, unless the project can be installed.
+    A class that nothing in the project uses is for information, unless the project can be installed. So is a constant that the
+    constructor takes to a device it is given, where all that the project does with the objects is to call them in the function
+    that builds them: nobody moves or saves one.
     A live check also sees what a run reads from elsewhere; it leaves containers alone that `forward` fills anew, and tensors with a
     graph.
 

@@ -62,10 +62,10 @@ def _moved(name: str, layout: Layout, values: Sequence[Value], arguments: Argume
             second = int_of(arguments.get(1, "dim1") or arguments.keywords.get("axis1"))
             return layout.transposed(first, second) if first is not None and second is not None else None
         case "t":
-            return layout if layout.rank == 1 else _swapped(layout.with_rank(2))
+            return layout if layout.rank == 1 else _swapped_matrix(layout)
         case "T" | "H":
             if layout.rank is None:
-                return _swapped(layout.with_rank(2))
+                return _swapped_matrix(layout)
             return Layout(layout.axes[::-1])
         case "mT" | "adjoint" | "mH":
             return layout.transposed(-2, -1)
@@ -112,6 +112,12 @@ def _moved(name: str, layout: Layout, values: Sequence[Value], arguments: Argume
         case "alias" | "real" if name == "alias":
             return layout
     return None
+
+
+def _swapped_matrix(layout: Layout) -> Layout | None:
+    """A matrix whose dimensions change places. What nobody knows to have two may be a row, which stays as it lies in memory."""
+    swapped = _swapped(layout.with_rank(2))
+    return swapped if swapped is None or layout.least_rank >= 2 else forgotten(swapped)
 
 
 def _swapped(layout: Layout | None) -> Layout | None:

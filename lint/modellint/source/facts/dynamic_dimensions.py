@@ -13,6 +13,7 @@ from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Instance, Number, alternatives
 from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.mode_conditions import is_tensor_class
+from modellint.source.syntax.ast_walk import of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Value
@@ -79,6 +80,64 @@ def is_sized_by_operands(tensor: Tensor, dim: int, flow: Recorder) -> bool:
         any(all(_tells_size(part, dim) for part in alternatives(operand)) for operand in reading.operands)
         for reading in readings
     )
+
+
+def symbols_of_operands(flow: Recorder) -> frozenset[object]:
+    """The symbols of sizes that a parameter or buffer of another size than 1 fixes, as `forward` always adds it, or multiplies by it."""
+    return frozenset(
+        symbol
+        for node, readings in flow.operations.items()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ELEMENTWISE)
+        for reading in readings
+        if not reading.aside and _is_always_run(node, reading.function)
+        for symbol in _symbols_beside(*reading.operands[:2])
+    )
+
+
+_ELEMENTWISE = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+
+
+def _is_always_run(node: ast.expr, function: ast.AST | None) -> bool:
+    """Whether `forward` computes an expression wherever it ends."""
+    if not isinstance(function, ast.FunctionDef) or function.name != "forward":
+        return False
+    return node in once(function, "_always_computed", _always_computed)
+
+
+def _always_computed(function: ast.FunctionDef) -> frozenset[ast.AST]:
+    """The sums and products of the statements that nothing goes round, up to one that may leave the function."""
+    found: set[ast.AST] = set()
+    for statement in function.body:
+        if isinstance(statement, (ast.Assign, ast.Return)):
+            found.update(_computed_in(statement))
+        if any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement)):
+            break
+    return frozenset(found)
+
+
+def _computed_in(statement: ast.stmt) -> list[ast.BinOp]:
+    if any(isinstance(part, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)) for part in walk(statement)):
+        return []
+    return of_kind(statement, ast.BinOp)
+
+
+def _symbols_beside(*operands: Value) -> Iterator[object]:
+    """The symbols that are sizes of one operand, a batch, where the other is a parameter or buffer of a fixed size."""
+    for value, other in (operands, operands[::-1]) if len(operands) == 2 else ():
+        batches, weights = alternatives(value), alternatives(other)
+        if len(batches) != 1 or len(weights) != 1:
+            continue
+        batch, weight = batches[0], weights[0]
+        if not isinstance(batch, Tensor) or not isinstance(weight, Tensor) or not batch.is_data or batch.rank is None:
+            continue
+        if weight.kind not in ("parameter", "buffer") or weight.batch is not None or weight.rank is None:
+            continue
+        for dim in range(-1, -min(batch.rank, weight.rank) - 1, -1):
+            size = batch.layout.size(dim) if batch.layout is not None else None
+            if size is None or not weight.has_fixed_size(dim) or weight.has_size_one(dim) or size[1].factor != 1:
+                continue
+            if len(size[1].powers) == 1:
+                yield from (symbol for symbol, power in size[1].powers if power == 1)
 
 
 def _tells_size(value: Value, dim: int) -> bool:

@@ -18,7 +18,12 @@ from modellint.source.facts.call_graph import CallGraph, functions_of, name_of, 
 from modellint.source.facts.call_result_uses import HandedOn, compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.default_arguments import ConstructorDefaults
 from modellint.source.facts.demand_driven_reading import DemandDrivenReading
-from modellint.source.facts.dynamic_dimensions import dims_of_weights, is_sized_by_operands, tensors_sized_by
+from modellint.source.facts.dynamic_dimensions import (
+    dims_of_weights,
+    is_sized_by_operands,
+    symbols_of_operands,
+    tensors_sized_by,
+)
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
 from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
@@ -224,9 +229,22 @@ class Code:
     def is_fixed_by_operands(self, tensor: Tensor, dim: int) -> bool:
         """Whether a sum or product is computed of a batch of known rank, of a dimension of which the code says the size.
 
-        Of what else it is computed of, no rank is known: it is taken to be no larger.
+        Of what else it is computed of, no rank is known: it is taken to be no larger. So is a size of what `forward` always adds a
+        parameter to, which has another size than 1 there.
         """
-        return is_sized_by_operands(tensor, dim, self.flow)
+        if is_sized_by_operands(tensor, dim, self.flow):
+            return True
+        layout = (tensor.refined or tensor).layout
+        size = layout.size(dim) if layout is not None else None
+        return (
+            size is not None
+            and bool(size[1].powers)
+            and all(isinstance(symbol, tuple) or symbol in self._symbols_of_operands for symbol, _ in size[1].powers)
+        )
+
+    @cached_property
+    def _symbols_of_operands(self) -> frozenset[object]:
+        return symbols_of_operands(self.flow)
 
     @cached_property
     def _counted_symbols(self) -> frozenset[object]:
@@ -353,7 +371,7 @@ class Code:
 
     @property
     def is_never_exported(self) -> bool:
-        """Whether the class is no part of what is exported: a loss, a metric or a search by its name or a base's, or in a test."""
+        """Whether the class is no part of what is exported: a loss, a metric, a search, in a test, or what gives images of PIL."""
         return is_never_exported(self)
 
     @property

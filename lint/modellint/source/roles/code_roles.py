@@ -96,10 +96,64 @@ _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging
 
 
 def is_never_exported(code: Code) -> bool:
-    """Whether a class is no part of what is exported: a loss, a metric or a search by its name or those of its bases, or in a test."""
+    """Whether a class is no part of what is exported.
+
+    It is a loss, a metric or a search by its name or those of its bases, stands in a test, or gives back images of PIL, which no trace
+    and no export takes for outputs.
+    """
     return (
-        any(re.search(_TRAINING, ref.node.name) for ref in code.lineage) or re.search(_TESTS, _place(code)) is not None
+        any(re.search(_TRAINING, ref.node.name) for ref in code.lineage)
+        or re.search(_TESTS, _place(code)) is not None
+        or _gives_images(code)
     )
+
+
+def _gives_images(code: Code) -> bool:
+    """Whether all that the class's own `forward` returns are images of PIL: ``image = Image.fromarray(rows); return image``."""
+    if code.ref is None or not once(code.file.tree, "_imports_pil", _imports_pil):
+        return False
+    forward = next((part for part in functions_in([code.ref.node]) if part.name == "forward"), None)
+    returned = [part.value for part in of_kind(forward, ast.Return)] if forward is not None else []
+    return bool(returned) and all(_is_image(code, forward, value) for value in returned)
+
+
+def _imports_pil(tree: ast.AST) -> bool:
+    modules = [part.module or "" for part in of_kind(tree, ast.ImportFrom)]
+    modules += [alias.name for part in of_kind(tree, ast.Import) for alias in part.names]
+    return any(module.partition(".")[0] == "PIL" for module in modules)
+
+
+def _is_image(code: Code, forward: ast.AST | None, value: ast.expr | None) -> bool:
+    """Whether an expression is what a function of PIL gives, or a method of that, or a variable that the last statement binds to it."""
+    if isinstance(value, ast.Name):
+        bound = [
+            part.value
+            for part in getattr(forward, "body", ())
+            if isinstance(part, ast.Assign) and any(getattr(each, "id", "") == value.id for each in part.targets)
+        ]
+        rows = (
+            [part.lineno for part in of_kind(forward, ast.Name) if part.id == value.id and not _is_load(part)]
+            if forward
+            else []
+        )
+        value = bound[-1] if bound and bound[-1].lineno >= max(rows) else None
+    while (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call)
+    ):
+        value = value.func.value
+    dotted = dotted_name(value.func) if isinstance(value, ast.Call) else None
+    symbol = code.project.resolve(code.file, dotted) if dotted is not None else None
+    return isinstance(symbol, External) and symbol.name in _IMAGES
+
+
+def _is_load(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+_IMAGES = frozenset(
+    {f"PIL.Image.{name}" for name in ("fromarray", "open", "new", "blend", "merge", "composite", "frombytes")}
+)
+"""Functions that give an image."""
 
 
 def is_criterion(project: Project, ref: ClassRef) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, dotted_name
 from modellint.source.roles.training_parts import methods_run_by
-from modellint.source.syntax.ast_walk import functions_in, of_kind
+from modellint.source.syntax.ast_walk import functions_in, of_kind, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -63,6 +63,81 @@ def _called_by_forward(project: Project, ref: ClassRef) -> set[str]:
         function.name: function for owner in reversed(project.lineage(ref)) for function in functions_in([owner.node])
     }
     return methods_run_by("forward", functions, inside=False)
+
+
+def is_called_where_it_is_built(project: Project, ref: ClassRef, attribute: str) -> bool:
+    """Whether all that a project does with the objects of a class is to call them in the function that builds them.
+
+    So nobody moves, saves or holds one, and its constructor takes an attribute to the device that each of these functions gives.
+    """
+    key = ("called where built", *ref.key, attribute)
+    return project.remembered(key, lambda: _is_called_where_built(project, ref, attribute))
+
+
+def _is_called_where_built(project: Project, ref: ClassRef, attribute: str) -> bool:
+    project.touch_tree()
+    init = next((part for part in functions_in([ref.node]) if part.name == "__init__"), None)
+    devices = _devices_of(init, attribute) if init is not None else set()
+    paths = project.mentions.naming(ref.node.name)
+    if (
+        not devices
+        or not project.mentions.is_whole
+        or len(paths) > _MOST_FILES
+        or ref.within
+        or ref.node.decorator_list
+    ):
+        return False
+    if init is None or project.mentions.is_in_configuration(ref.node.name):
+        return False
+    placed = [argument.arg for argument in (*init.args.posonlyargs, *init.args.args)][1:]
+    is_built = False
+    for path in paths:
+        place = None if path.endswith(".ipynb") else project.file(path)
+        if place is None or any(
+            alias.name == ref.node.name and alias.asname is not None for alias in of_kind(place.tree, ast.alias)
+        ):
+            return False
+        for mention in mentions_in(place, ref.node.name):
+            if any(part.lineno == ref.node.lineno and isinstance(part, ast.ClassDef) for part in mention.around):
+                continue
+            if not _is_called_in_its_function(mention, devices, placed):
+                return False
+            is_built = True
+    return is_built
+
+
+def _devices_of(init: ast.AST, attribute: str) -> set[str]:
+    """The arguments of a constructor that say where an attribute lies: ``self.table = self.table.to(device)``."""
+    devices: set[str] = set()
+    for statement in of_kind(init, ast.Assign):
+        match statement:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)]) if name == attribute:
+                for call in (part for part in walk(statement.value) if isinstance(part, ast.Call)):
+                    is_move = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+                    given = [
+                        *(call.args[:1] if is_move else ()),
+                        *(w.value for w in call.keywords if w.arg == "device"),
+                    ]
+                    devices.update(part.id for part in given if isinstance(part, ast.Name))
+    return devices - {part.id for part in of_kind(init, ast.Name) if isinstance(part.ctx, ast.Store)}
+
+
+def _is_called_in_its_function(mention: Mention, devices: set[str], placed: list[str]) -> bool:
+    """Whether a mention builds an object for a variable of a function that does nothing but call it, and gives it a device."""
+    function = mention.function
+    match mention.statement:
+        case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=called) as call) if called is mention.node:
+            given = {*placed[: len(call.args)], *(word.arg for word in call.keywords)}
+        case _:
+            return False
+    if function is None or devices.isdisjoint(given) or any(isinstance(part, ast.Starred) for part in call.args):
+        return False
+    elsewhere: list[ast.Global | ast.Nonlocal] = [*of_kind(function, ast.Global), *of_kind(function, ast.Nonlocal)]
+    if any(variable in part.names for part in elsewhere):
+        return False
+    called_names = {part.func for part in of_kind(function, ast.Call)}
+    uses = [part for part in of_kind(function, ast.Name) if part.id == variable and isinstance(part.ctx, ast.Load)]
+    return all(part in called_names for part in uses)
 
 
 def _find(project: Project, ref: ClassRef) -> Iterator[Holder]:

@@ -35,6 +35,7 @@ from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.example_inputs import is_left_out_of_exports
+from modellint.source.roles.holders import is_called_where_it_is_built
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.parts_alone import is_run_by_parts
 from modellint.source.roles.training_evidence import (
@@ -173,8 +174,11 @@ class _Paths:
             if ref is None:
                 return False
             # That a module in a plain list is trained by nobody is worth an error wherever it stands; a tensor that stays behind is not.
-            if rule.code == "REG006" and not self.uses.may_be_installed() and self._is_unused(finding, file, ref):
-                return True
+            if rule.code == "REG006" and not self.uses.may_be_installed():
+                if self._is_unused(finding, file, ref):
+                    return True
+                if finding.attribute is not None and is_called_where_it_is_built(self.project, ref, finding.attribute):
+                    return True
             around = _around(file.tree, finding.span.row) if finding.span is not None else []
             if len(around) == 2 and isinstance(around[0], ast.ClassDef) and finding.span is not None:
                 owner = ClassRef(file, around[0])

@@ -21,9 +21,14 @@ _DEEPEST = 2
 def is_reset_by_holders(project: Project, ref: ClassRef, attribute: str) -> bool:
     """Whether all modules of a project that run an object of a class have it set an attribute anew before, in the same method.
 
-    Then one capture of such a module holds both, and nothing is left of the call before.
+    Then one capture of such a module holds both, and nothing is left of the call before. They set a flag, too, which has `forward`
+    set it anew (`if self.fresh: self.state = x * 0`).
     """
-    setters = _setters(_methods(project, ref), lambda method: attribute in _set_by(method))
+    methods = _methods(project, ref)
+    flags = _flags(methods, attribute)
+    setters = _setters(
+        methods, lambda method: attribute in _set_by(method) or not flags.isdisjoint(_switched_by(method))
+    )
     return bool(setters) and _is_reset(project, ref, setters, _DEEPEST)
 
 
@@ -42,10 +47,10 @@ def _is_reset_by(project: Project, owner: ClassRef, part: str, setters: set[str]
     ran = [(method, call) for method in methods.values() for call in _runs(method, part)]
     if not ran:
         return None
-    if all(_comes_after_reset(method, call, part, setters) for method, call in ran):
-        return True
     # It may hand on what resets it: `def reset(self): self.layer.reset()`.
     onward = _setters(methods, lambda method: any(_resets(call, part, setters) for call in _always_called(method)))
+    if all(_comes_after_reset(method, call, part, setters, onward) for method, call in ran):
+        return True
     return bool(onward) and _is_reset(project, owner, onward, depth - 1)
 
 
@@ -84,6 +89,57 @@ def _set_by(method: _Function) -> Iterator[str]:
             )
 
 
+def _switched_by(method: _Function) -> Iterator[tuple[str, bool]]:
+    """The attributes of `self` that a method always sets to a constant, and whether that is true."""
+    for statement in _always_run(method):
+        match statement:
+            case ast.Assign(targets=[ast.Attribute(attr=name) as target], value=ast.Constant(value=value)):
+                if _is_of_self(target):
+                    yield name, bool(value)
+
+
+def _flags(methods: dict[str, _Function], attribute: str) -> set[tuple[str, bool]]:
+    """The flags, and whether they hold, for which `forward` sets an attribute before anything there may read it."""
+    forward = methods.get("forward")
+    found: set[tuple[str, bool]] = set()
+    for statement in _always_run(forward) if forward is not None else ():
+        match statement:
+            case ast.If(test=ast.Attribute(attr=name) as test, body=body) if _is_of_self(test):
+                holds = True
+            case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr=name) as test), body=body) if (
+                _is_of_self(test)
+            ):
+                holds = False
+            case _:
+                name, holds, body = "", True, []
+        for part in body:
+            if _sets_anew(part, attribute):
+                found.add((name, holds))
+            elif _may_read(part, attribute, methods):
+                break
+        if _may_read(statement, attribute, methods):
+            break
+    return found
+
+
+def _sets_anew(statement: ast.stmt, attribute: str) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Attribute(attr=name) as target], value=value) if name == attribute:
+            return _is_of_self(target) and not any(
+                isinstance(part, ast.Attribute) and _is_of_self(part) for part in walk(value)
+            )
+    return False
+
+
+def _may_read(statement: ast.stmt, attribute: str, methods: dict[str, _Function]) -> bool:
+    """Whether a statement reads an attribute of `self`, or runs a method that may, or hands `self` on."""
+    owners = {part.value for part in of_kind(statement, ast.Attribute) if _is_of_self(part)}
+    return any(
+        _is_of_self(part) and isinstance(part.ctx, ast.Load) and (part.attr == attribute or part.attr in methods)
+        for part in of_kind(statement, ast.Attribute)
+    ) or any(part.id == "self" and part not in owners for part in of_kind(statement, ast.Name))
+
+
 def _always_called(method: _Function) -> Iterator[ast.Call]:
     """The calls that stand alone in statements that nothing goes round."""
     for statement in _always_run(method):
@@ -118,13 +174,13 @@ def _resets(call: ast.Call, part: str, setters: set[str]) -> bool:
     return False
 
 
-def _comes_after_reset(method: _Function, call: ast.Call, part: str, setters: set[str]) -> bool:
-    """Whether a call always comes after one that resets the object, in a method."""
+def _comes_after_reset(method: _Function, call: ast.Call, part: str, setters: set[str], onward: set[str]) -> bool:
+    """Whether a call always comes after one that resets the object, in a method, by itself or by another method."""
     around = {*_around(method, call)}
     return any(
         (reset.lineno, reset.col_offset) < (call.lineno, call.col_offset) and around.issuperset(_around(method, reset))
         for reset in of_kind(method, ast.Call)
-        if _resets(reset, part, setters)
+        if _resets(reset, part, setters) or _method_of_self(reset) in onward
     )
 
 

@@ -141,6 +141,11 @@ def _words_in(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"[^\W\d_]{2,}", re.sub(r"(?<!^)(?:\.\w+)+$", "", name)))
 
 
+def has_words(name: str) -> bool:
+    """Whether a name spells out a word."""
+    return bool(_words_in(name))
+
+
 def is_alike(name: str, other: str) -> bool:
     """Whether two names may be one, and share a word."""
     return not _words_in(name).isdisjoint(_words_in(other)) and may_be_one(name, other)

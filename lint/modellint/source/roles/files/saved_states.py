@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import blocks
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
-from modellint.source.roles.files.file_name_patterns import HOLE, is_alike, may_be_one, names_of, values_of
+from modellint.source.roles.files.file_name_patterns import HOLE, has_words, is_alike, may_be_one, names_of, values_of
 from modellint.source.syntax.ast_walk import called_name, of_kind, once, walk
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ _MOST_FILES = 100
 _MOST_SAVES = 200
 _SAVE = re.compile(rb"(?<![\w.])(?:\w+\.)?save\(")
 _TO_CPU = re.compile(rb"\.cpu\(\)|['\"]cpu['\"]")
+_OTHER_SAVERS = re.compile(rb"(?i)ModelCheckpoint|lightning|accelerat|deepspeed|save_pretrained|keras")
+"""Words of those who save checkpoints themselves."""
+_MOST_CALLERS = 24
+"""In more files than these nobody looks for who calls a function."""
 _ON_ITSELF = frozenset({"eval", "train", "requires_grad_"})
 """Methods of a module that return it, where it is."""
 
@@ -71,6 +75,14 @@ class SavedStates:
             return False
         return all(save.maker is not None and save.maker not in makers for save in self._others)
 
+    def are_all_on_cpu(self, names: frozenset[str], makers: set[_Maker | None]) -> bool:
+        """Whether all that is saved is saved from the CPU, and may be what is loaded, as far as names and makers tell."""
+        on_cpu = {save.maker for save in self._on_cpu}
+        if not self._on_cpu or self._others or not (None in on_cpu or makers - {None} <= on_cpu):
+            return False
+        own = {name for save in self._on_cpu for name in save.names}
+        return all(not has_words(name) or any(is_alike(name, other) for other in own) for name in names)
+
 
 def is_saved_on_cpu(
     project: Project, file: IndexedFile, path: ast.expr, function: ast.AST | None, takers: Iterable[ast.expr]
@@ -78,14 +90,53 @@ def is_saved_on_cpu(
     """Whether every place of a project that may save what a function loads from a path moves it to the CPU before.
 
     There is such a place: it saves under a name that is built alike, or, where the names tell nothing, the state of modules that
-    are made like the ``takers`` of what is loaded.
+    are made like the ``takers`` of what is loaded. Where the path may lead anywhere, it may be any place of the project.
     """
     elsewhere = _saves_elsewhere(project, file)
     around = function if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
     states = once(file.tree, "_saved_states", lambda _: SavedStates((*_own_saves(project, file), *elsewhere)))
-    if states.have_names_on_cpu(frozenset(names_of(path, around, file))):
+    names = frozenset(names_of(path, around, file))
+    if states.have_names_on_cpu(names):
         return True
-    return states.have_makers_on_cpu({_maker_of(project, file, taker, around) for taker in takers})
+    makers = {_maker_of(project, file, taker, around) for taker in takers}
+    if states.have_makers_on_cpu(makers):
+        return True
+    if not states.are_all_on_cpu(names, makers) or _may_save_otherwise(project):
+        return False
+    return around is None or all(states.are_all_on_cpu(given, makers) for given in _names_given(project, around))
+
+
+def _may_save_otherwise(project: Project) -> bool:
+    """Whether a file of a project names somebody who saves checkpoints without `torch.save`."""
+    return project.remembered(("other savers",), lambda: _find_other_savers(project))
+
+
+def _find_other_savers(project: Project) -> bool:
+    project.touch_tree()
+    mentions = project.mentions
+    return not mentions.is_whole or any(mentions.matches(path, _OTHER_SAVERS) for path in mentions.naming("torch"))
+
+
+def _names_given(project: Project, function: _Function) -> list[frozenset[str]]:
+    """How the files may be called that calls of a function give it, in whatever argument."""
+    return project.remembered(("names given", function.name), lambda: _find_names_given(project, function.name))
+
+
+def _find_names_given(project: Project, name: str) -> list[frozenset[str]]:
+    project.touch_tree()
+    paths = project.mentions.naming(name)
+    if len(paths) > _MOST_CALLERS:
+        return [_ANY_FILE]
+    given: list[frozenset[str]] = []
+    for path in paths:
+        file = None if path.endswith(".ipynb") else project.file(path)
+        if file is None:
+            return [_ANY_FILE]
+        for call in of_kind(file.tree, ast.Call):
+            if called_name(call) == name:
+                values = (*call.args, *(word.value for word in call.keywords))
+                given += (frozenset(names_of(value, None, file)) for value in values)
+    return given
 
 
 def _saves_elsewhere(project: Project, file: IndexedFile) -> Iterator[Save]:
@@ -111,6 +162,8 @@ def _find_saves(project: Project) -> list[tuple[str, list[Save]]]:
     return saves
 
 
+_ANY_FILE = frozenset({"any file"})
+"""A name that no file has which is saved from the CPU."""
 _UNKNOWN = Save(frozenset({HOLE}), False, None)
 
 
