@@ -105,18 +105,41 @@ class LegacyBackwardHook(Rule):
 def _looks_at_outputs_only(code: Code, call: ast.Call) -> bool:
     """Whether a hook reads the gradients of outputs alone, which are the same from both, and gives none back."""
     match call.args:
-        case [ast.Name(id=name)] | [ast.Attribute(value=ast.Name(id="self"), attr=name)]:
-            hooks = [function for function in of_kind(code.file.tree, ast.FunctionDef) if function.name == name]
+        case [ast.Name() | ast.Attribute() as hook]:
+            function = _function_of(code, hook)
+        case [ast.Call(func=maker)]:
+            function = _made_by(_function_of(code, maker))
+            hook = None
         case _:
             return False
-    if len(hooks) != 1:
+    if function is None:
         return False
-    parameters = [*hooks[0].args.posonlyargs, *hooks[0].args.args]
-    is_method = isinstance(call.args[0], ast.Attribute) and not hooks[0].decorator_list
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    is_method = isinstance(hook, ast.Attribute) and not function.decorator_list
     if len(parameters) != 3 + is_method:
         return False
     inputs = parameters[-2].arg
     return not any(
         (isinstance(part, ast.Name) and part.id == inputs) or (isinstance(part, ast.Return) and part.value is not None)
-        for part in walk(hooks[0])
+        for part in walk(function)
     )
+
+
+def _function_of(code: Code, node: ast.expr) -> ast.FunctionDef | None:
+    """The only function of a file that a name, or an attribute of `self`, may be."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name):
+            found = [function for function in of_kind(code.file.tree, ast.FunctionDef) if function.name == name]
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _made_by(maker: ast.FunctionDef | None) -> ast.FunctionDef | None:
+    """The function that another defines, and gives back by its last statement, and in no other way."""
+    match maker:
+        case ast.FunctionDef(body=[*_, ast.Return(value=ast.Name(id=name))], decorator_list=[]):
+            own = [part for part in maker.body if isinstance(part, ast.FunctionDef) and part.name == name]
+            named = sum(part.id == name for part in of_kind(maker, ast.Name))
+            if len(own) == named == 1 and len(of_kind(maker, ast.Return)) == len(of_kind(own[0], ast.Return)) + 1:
+                return own[0]
+    return None
