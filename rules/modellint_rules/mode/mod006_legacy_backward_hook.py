@@ -105,17 +105,16 @@ class LegacyBackwardHook(Rule):
 def _looks_at_outputs_only(code: Code, call: ast.Call) -> bool:
     """Whether a hook reads the gradients of outputs alone, which are the same from both, and gives none back."""
     match call.args:
-        case [ast.Name() | ast.Attribute() as hook]:
-            function = _function_of(code, hook)
+        case [ast.Name() | ast.Attribute()]:
+            function = _function_of(code, call.args[0])
         case [ast.Call(func=maker)]:
             function = _made_by(_function_of(code, maker))
-            hook = None
         case _:
             return False
     if function is None:
         return False
     parameters = [*function.args.posonlyargs, *function.args.args]
-    is_method = isinstance(hook, ast.Attribute) and not function.decorator_list
+    is_method = isinstance(call.args[0], ast.Attribute) and not function.decorator_list
     if len(parameters) != 3 + is_method:
         return False
     inputs = parameters[-2].arg
