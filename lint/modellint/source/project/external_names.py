@@ -9,6 +9,12 @@ NEVER_IN_PROJECT = frozenset(
 )
 """Top-level names that are never looked for in the project, even when it has a file called so."""
 
+OF_LIBRARIES = NEVER_IN_PROJECT | {
+    *("cv2", "jax", "librosa", "matplotlib", "pandas", "PIL", "scipy", "skimage", "sklearn", "tensorflow"),
+    *("torchaudio", "torchvision"),
+}
+"""Top-level names of libraries, so that what is imported by them and not found in the project is not the project's own."""
+
 _OTHER_TORCH_MODULES = frozenset(
     {
         "torch.jit.ScriptModule",

@@ -29,6 +29,7 @@ _MOST_BYTES = 64_000_000
 _CODE = (".py", ".pyw", ".ipynb")
 _CONFIGURATION = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".gin", ".md", ".rst", ".sh")
 """What may name a class that a program is told to build, or that a library's readers are."""
+_ABOUT_THE_WORK = r"(?i)(?:changelog|changes|history|contributing|agents|claude)\.(?:md|rst)$"
 _LARGEST_CONFIGURATION = 200_000
 """Bytes of a file above which it is data."""
 
@@ -66,8 +67,8 @@ def files_below(root: str) -> list[tuple[str, int, int]] | None:
 
 
 def _is_changelog(path: str) -> bool:
-    """Whether a file tells what has changed, and not what there is: it names a class to nobody who builds one."""
-    return re.match(r"(?i)(?:changelog|changes|history)\.(?:md|rst)$", path.rpartition(os.sep)[2]) is not None
+    """Whether a file tells what has changed, or how to work on the project: it names a class to nobody who builds one."""
+    return re.match(_ABOUT_THE_WORK, path.rpartition(os.sep)[2]) is not None
 
 
 def digest_of_tree(root: str) -> str:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.project.symbols import FunctionRef, IndexedFile, dotted_name
+from modellint.source.project.symbols import External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.training_parts import runs_in_evaluation
 from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once, parents_in
 
@@ -26,6 +26,8 @@ _COMPARISONS = frozenset(
 )
 _RUNS = frozenset({"cpu", "cuda", "double", "eval", "float", "forward", "generate", "half", "to"})
 """Methods of a module that keep nothing of it: it is run, or made ready for that."""
+_READIES = _RUNS - {"forward", "generate"}
+"""Methods of a module that give it back."""
 
 
 def compares_with_truth(function: _Function) -> bool:
@@ -58,17 +60,49 @@ def _is_none(value: ast.expr | None) -> bool:
 
 def is_only_compared(project: Project, mention: Mention, file: IndexedFile) -> bool:
     """Whether what a mention builds goes to functions alone that run it and compare what it gives: ``verify(Wrapper(net), other)``."""
+    return _is_compared(project, mention, file, as_it_is=True) is True
+
+
+def is_only_run(project: Project, mention: Mention, file: IndexedFile) -> bool:
+    """Whether what a mention builds is run, by the function that it stands in or by others, and nothing else is done with it.
+
+    ``sampler = Sampler()`` and ``return sampler(logits)``: nobody keeps it, gives it back, or hands it to what may export it.
+    """
+    return _is_compared(project, mention, file) is not None
+
+
+def _is_compared(project: Project, mention: Mention, file: IndexedFile, *, as_it_is: bool = False) -> bool | None:
+    """Whether what a mention builds is compared, or run only; None where something else is done with it, or made of it first."""
     function = mention.function
     if function is None or mention.cls is not None:
-        return False
+        return None
     parents = parents_in(function)
     built = parents.get(mention.node)
     if not isinstance(built, ast.Call) or built.func is not mention.node:
-        return False
+        return None
+    built = built if as_it_is else _as_it_is_run(project, file, built, parents)
     match mention.statement:
         case ast.Assign(targets=[ast.Name(id=name) as target], value=value) if value is built:
-            return _compares(project, file, function, name, target, 0) is True
-    return _is_handed_to_comparison(project, file, built, parents, 0) is True
+            return _compares(project, file, function, name, target, 0)
+    around = parents.get(built)
+    if isinstance(around, ast.Call) and around.func is built:
+        return False
+    return _is_handed_to_comparison(project, file, built, parents, 0)
+
+
+def _as_it_is_run(project: Project, file: IndexedFile, built: ast.Call, parents: dict[ast.AST, ast.AST]) -> ast.Call:
+    """What is made of a new object before it is bound or run: ``nn.Sequential(Jitter())``, ``Jitter().to(device)``."""
+    while True:
+        around = parents.get(built)
+        outer = parents.get(around) if isinstance(around, ast.Attribute) and around.attr in _READIES else around
+        if not isinstance(outer, ast.Call) or (outer is around and built not in outer.args):
+            return built
+        if outer is around:
+            dotted = dotted_name(outer.func)
+            symbol = project.resolve(file, dotted) if dotted is not None else None
+            if not isinstance(symbol, External) or symbol.name != "torch.nn.Sequential":
+                return built
+        built = outer
 
 
 def _compares(
@@ -85,7 +119,9 @@ def _compares(
         match around:
             case ast.Call(func=called) if called is part:
                 pass
-            case ast.Attribute(attr=attribute) if attribute in _RUNS:
+            case ast.Attribute(attr=attribute) if attribute in _RUNS and _stays(around, name, parents):
+                pass
+            case ast.Assign(targets=[target], value=value) if target is part and _is_made_ready(value, name):
                 pass
             case ast.Call() | ast.keyword():
                 taken = _is_handed_to_comparison(project, file, part, parents, depth)
@@ -95,6 +131,36 @@ def _compares(
             case _:
                 return None
     return is_compared
+
+
+def _is_made_ready(value: ast.expr, name: str) -> bool:
+    """Whether a value is a variable by methods that give the module back: `net.to(device).eval()`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _READIES:
+        value = value.func.value
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def _stays(method: ast.Attribute, name: str, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether what a method gives that makes a module ready is dropped, run, or bound to the same name: ``net = net.to(device)``."""
+    call = parents.get(method)
+    if method.attr not in _READIES:
+        return True
+    while isinstance(call, ast.Call):
+        around = parents.get(call)
+        match around:
+            case ast.Expr():
+                return True
+            case ast.Call(func=called) if called is call:
+                return True
+            case ast.Assign(targets=[ast.Name(id=bound)]):
+                return bound == name
+            case ast.Attribute(attr=attribute) if attribute in _RUNS:
+                if attribute not in _READIES:
+                    return True
+                call = parents.get(around)
+            case _:
+                return False
+    return False
 
 
 def _is_handed_to_comparison(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests, is_path_of_tests
+from modellint.source.roles.dead_code import is_only_a_word
 from modellint.source.roles.default_ranks import asked_rank, filled_rank, substitute
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
@@ -37,6 +38,8 @@ class _Untold:
 
 _UNKNOWN: Final = _Untold()
 _LEFT_OUT: Final = _Untold()
+_WRITTEN: Final = _Untold()
+"""What stands for a list, tuple, dict or set that a call writes down: it is not None, and may be empty."""
 _Told: TypeAlias = object
 
 
@@ -106,7 +109,7 @@ def flag_truth(project: Project, ref: ClassRef, test: ast.expr) -> bool | None:
 
 
 def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
-    """Whether a row of a constructor is reached with an argument only that no construction in the project gives."""
+    """Whether a row of a constructor is reached with an argument only that no construction in the project gives, or without one only."""
     if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
         return False
     flags = _Flags(project, ref, function)
@@ -211,7 +214,7 @@ class _Flags:
                 return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
             case ast.Name(id=name):
                 value = self.argument(name)
-                return None if value is _UNKNOWN else bool(value)
+                return None if value is _UNKNOWN or value is _WRITTEN else bool(value)
             case ast.Attribute(value=ast.Name(id="self"), attr="training"):
                 return False
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -269,7 +272,7 @@ class _Flags:
         return flags[attribute]
 
     def argument(self, name: str) -> _Told:
-        """True, False or None, where an argument of the constructor is that in all the project."""
+        """True, False or None, or something that is written down, where an argument of the constructor is that in all the project."""
         init = self.init
         if init is None or init is not _own_init(self.ref):
             return _UNKNOWN
@@ -279,7 +282,7 @@ class _Flags:
             told[name] = _UNKNOWN
             if parameter is not None and parameter.is_flag and not _rebinds(init, name):
                 value = self._built(self.ref, parameter, 0, needed=True)
-                told[name] = value if value is parameter.default else _UNKNOWN
+                told[name] = value if value is parameter.default or value is _WRITTEN else _UNKNOWN
         self.project.touch_tree()
         return told[name]
 
@@ -449,7 +452,7 @@ class _Flags:
             mentions += (
                 (mention, file)
                 for mention in mentions_in(file, ref.node.name)
-                if not self._is_of_another(mention, file, ref)
+                if not self._is_of_another(mention, file, ref) and not is_only_a_word(self.project, mention, file)
             )
         return mentions
 
@@ -733,6 +736,8 @@ def _passed(call: ast.Call, parameter: _Parameter, function: _Function | None) -
         case ast.Name(id=name) if function is not None and not _rebinds(function, name):
             outer = _parameter(function, name)
             return outer if outer is not None else _UNKNOWN
+        case ast.List() | ast.Tuple() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp():
+            return _WRITTEN
         case ast.expr():
             return _UNKNOWN
     if spread is None:

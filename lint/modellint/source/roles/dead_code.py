@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
-from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
 from modellint.source.roles.files.failing_imports import cannot_be_imported
@@ -129,10 +129,12 @@ class Uses:
     def _is_use(self, mention: Mention, file: IndexedFile, node: Named) -> bool:
         if node in mention.around or mention.statement is node:
             return False
+        if isinstance(mention.node, ast.Constant) and _is_of_onnx(self.project, mention, file):
+            return False
         if mention.is_demonstration and isinstance(node, ast.ClassDef) and node in file.tree.body:
             # A file that others import shows how its parts work; a script is run.
             return self.project.is_module(ClassRef(file, node)) is not True or not self._is_imported(file)
-        return not (mention.around and self.is_unused(file, mention.around[0]))
+        return not self.is_in_unused(mention, file)
 
     def _is_of_another(self, mention: Mention, place: IndexedFile, file: IndexedFile, node: Named) -> bool:
         dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
@@ -161,17 +163,22 @@ class Uses:
         """Whether a class shares a base with others of its project, so that it may be taken instead of them."""
         return isinstance(node, ast.ClassDef) and len(self.project.lineage(ClassRef(file, node))) > 1
 
+    def is_in_unused(self, mention: Mention, file: IndexedFile) -> bool:
+        """Whether a mention stands in a class or function that nothing in use names, or is a base of such a class."""
+        statement = mention.statement
+        if mention.around:
+            return self.is_unused(file, mention.around[0])
+        return (
+            isinstance(statement, ast.ClassDef) and mention.node in statement.bases and self.is_unused(file, statement)
+        )
+
     def is_shown(self, mention: Mention, file: IndexedFile) -> bool:
         """Whether a mention shows how a class works, in a file that others import: `if __name__ == "__main__":`."""
         return mention.is_demonstration and self._is_imported(file)
 
     def is_only_a_word(self, mention: Mention, file: IndexedFile) -> bool:
-        """Whether a mention is a string by which a table keeps something else, in a file that finds nothing by strings."""
-        return (
-            isinstance(mention.node, ast.Constant)
-            and mention.node in once(mention.statement, "_words_of_table", _words_of_table)
-            and not once(file.tree, "_finds_by_strings", lambda _: _finds_by_strings(file.source.text))
-        )
+        """Whether a mention is a string by which a table keeps something else, or ONNX, in a file that finds nothing by strings."""
+        return is_only_a_word(self.project, mention, file)
 
     def _is_imported(self, file: IndexedFile) -> bool:
         self.project.touch_tree()
@@ -305,6 +312,29 @@ class Uses:
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
 
 
+def is_only_a_word(project: Project, mention: Mention, file: IndexedFile) -> bool:
+    """Whether a mention is a string by which a table, or a graph of ONNX, has something else, in a file that finds nothing by strings."""
+    if not isinstance(mention.node, ast.Constant):
+        return False
+    if _is_of_onnx(project, mention, file):
+        return True
+    return mention.node in once(mention.statement, "_words_of_table", _words_of_table) and not once(
+        file.tree, "_finds_by_strings", lambda _: _finds_by_strings(file.source.text)
+    )
+
+
+def _is_of_onnx(project: Project, mention: Mention, file: IndexedFile) -> bool:
+    """Whether a mention is a string that ONNX is given to call a graph, an operator or a value by."""
+    if "onnx" not in file.source.text:
+        return False
+    for call in ast.walk(mention.statement):
+        if isinstance(call, ast.Call) and mention.node in given_to(call):
+            dotted = dotted_name(call.func)
+            symbol = project.resolve(file, dotted) if dotted is not None else None
+            return isinstance(symbol, External) and symbol.name.startswith("onnx.helper.")
+    return False
+
+
 def builds_by_dotted_names(project: Project, path: str) -> bool:
     """Whether modules in the package of a file build what they are told of by a dotted name: ``getattr(import_module(path), name)``.
 
@@ -385,11 +415,11 @@ def _called_of(file: IndexedFile) -> frozenset[str]:
 
 
 def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:
-    """The keys of a dict that a statement binds."""
-    match statement:
-        case ast.Assign(value=ast.Dict(keys=keys)):
-            return frozenset(keys)
-    return frozenset()
+    """The keys by which a statement puts something in a dict, or takes it out, but for what it calls at once: `losses["Far"]`."""
+    nodes = [*ast.walk(statement)]
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    keys = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys}
+    return frozenset(keys | {node.slice for node in nodes if isinstance(node, ast.Subscript) and node not in called})
 
 
 def _finds_by_strings(text: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.source.project.external_names import OF_LIBRARIES
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import (
@@ -30,6 +31,7 @@ from modellint.source.roles.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
     is_only_compared,
+    is_only_run,
 )
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
@@ -46,6 +48,7 @@ from modellint.source.roles.training_evidence import (
     binds_first,
     changes_data,
     counts_up,
+    draws_by_itself,
     follows_gradients,
     imports_a_runtime,
     infers_elsewhere,
@@ -56,6 +59,7 @@ from modellint.source.roles.training_evidence import (
     is_told_answers,
     is_training_script,
     keeps_nothing,
+    knows_a_runtime,
     leaves_by_chance,
     makes_by_itself,
     only_raises,
@@ -66,6 +70,7 @@ from modellint.source.roles.training_evidence import (
     takes_module,
     takes_samples,
     trains,
+    trains_as_script,
 )
 from modellint.source.roles.training_parts import (
     attributes_of_forward,
@@ -166,6 +171,8 @@ class _Paths:
             return True
         if not rule.only_inference:
             if rule.code == "MOD002" and ref is not None:
+                if not self.uses.may_be_installed() and self._is_unused(finding, file, ref):
+                    return True
                 return self._is_dropped_for_a_loss(finding, file, ref)
             if not rule.code.startswith("REG"):
                 return False
@@ -521,6 +528,7 @@ class _Paths:
                 if held is not None and (
                     held in attributes_of_training(other.methods)
                     or (self._forward_trains(other) and held in attributes_of_forward(other.methods))
+                    or self._is_only_run_if_asked(other, held)
                 ):
                     return True
                 if self._place_is_off(user, mention.function, depth + 1):
@@ -537,16 +545,32 @@ class _Paths:
                 # What nothing else uses is there for what derives from it.
                 return self._class_is_off(ClassRef(file, statement), depth + 1)
             if function is None:
-                return False
+                return _is_built_by(mention) and trains_as_script(file) and self._has_no_weights(cls)
             if (is_quiet or trains(function) or follows_gradients(function)) and not isinstance(
                 mention.statement, ast.ClassDef
             ):
                 return self._has_no_weights(cls)
             if is_only_compared(self.project, mention, file) and self._has_no_weights(cls, wraps=True):
                 return True
+            # What works with what another runtime gave, or on inputs by chance, is no program of its own.
+            stands_by = knows_a_runtime(file) or (forward is not None and draws_by_itself(forward))
+            if stands_by and is_only_run(self.project, mention, file) and self._has_no_weights(cls):
+                return True
             return owner is None and self._function_is_off(file, function, depth + 1)
 
         return self._all(cls.ref.node, cls.file, depth, off)
+
+    def _is_only_run_if_asked(self, cls: UnreadClass, attribute: str) -> bool:
+        """Whether all that reads an attribute of a class, but its constructor, stands under an argument that no call gives."""
+        reads = [
+            (ref, function, part.lineno)
+            for ref in cls.lineage
+            for function in functions_in([ref.node])
+            if function.name != "__init__"
+            for part in of_kind(function, ast.Attribute)
+            if part.attr == attribute
+        ]
+        return bool(reads) and all(is_left_out(self.project, *read) for read in reads)
 
     def _function_is_off(self, file: IndexedFile, node: _Function, depth: int) -> bool:
         known: bool | None = vars(node).get("_off_path")
@@ -694,7 +718,7 @@ class _Paths:
                 continue
             if off(mention, file):
                 found = found or counts(mention)
-            elif not (mention.around and self.uses.is_unused(file, mention.around[0])):
+            elif not self.uses.is_in_unused(mention, file):
                 return False
         vars(node)["_by_users"] = True
         self.project.touch_tree()
@@ -711,9 +735,11 @@ class _Paths:
             for mention in mentions_in(other, node.name):
                 if mention.is_in_test or self._is_of_another(mention, other, node, file):
                     continue
+                if self.uses.is_only_a_word(mention, other):
+                    continue
                 if off(mention, other):
                     found = found or counts(mention)
-                elif not (mention.around and self.uses.is_unused(other, mention.around[0])):
+                elif not self.uses.is_in_unused(mention, other):
                     return False
         return found
 
@@ -731,6 +757,9 @@ class _Paths:
             return True
         dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
         symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        if isinstance(symbol, External):
+            # Any other name may be the project's own package, as it is installed.
+            return symbol.name.partition(".")[0] in OF_LIBRARIES
         if not isinstance(symbol, (ClassRef, FunctionRef)):
             return False
         return (symbol.file.path, symbol.node.lineno) != (file.path, node.lineno)
@@ -798,6 +827,13 @@ def _is_run_once(ref: ClassRef, method: _Function) -> bool:
     return inside > 0 and inside == sum(part.attr == method.name for part in of_kind(ref.file.tree, ast.Attribute))
 
 
+def _is_built_by(mention: Mention) -> bool:
+    """Whether a statement binds or uses what it builds of what it mentions: `blur = Blur()`."""
+    return isinstance(mention.statement, (ast.Assign, ast.Expr)) and any(
+        isinstance(part, ast.Call) and part.func is mention.node for part in ast.walk(mention.statement)
+    )
+
+
 def _gives_back(mention: Mention) -> bool:
     """Whether a function gives back what a mention builds: `return Net()`, `net = Net()` and `return net`."""
     match mention.statement:
@@ -812,6 +848,8 @@ def _gives_back(mention: Mention) -> bool:
 def _attribute_that_holds(mention: Mention) -> str | None:
     """The attribute of `self` that is bound to what a mention builds: `self.loss = Loss()`."""
     match mention.statement:
-        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=called)):
-            return name if called is mention.node else None
+        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+            # `self.loss = Loss() if loss is None else loss`
+            values = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            return name if any(isinstance(part, ast.Call) and part.func is mention.node for part in values) else None
     return None

@@ -118,8 +118,13 @@ def takes_samples(function: _Function, code: str) -> bool:
 
 def serves(file: IndexedFile) -> bool:
     """Whether a file runs models that were exported before, and exports none: what it computes besides is no part of one."""
+    return knows_a_runtime(file) and not _EXPORTS.search(file.source.text)
+
+
+def knows_a_runtime(file: IndexedFile) -> bool:
+    """Whether a file imports what runs models that were exported before; it may be the one that exports them."""
     imported = [name for bindings in file.names.values() for name in bindings if isinstance(name, Imported)]
-    return any(one.module.partition(".")[0] in _RUNTIMES for one in imported) and not _EXPORTS.search(file.source.text)
+    return any(one.module.partition(".")[0] in _RUNTIMES for one in imported)
 
 
 def is_told_answers(cls: UnreadClass) -> bool:
@@ -240,6 +245,19 @@ def leaves_by_chance(forward: _Function) -> bool:
         )
         and not any(part.attr == "training" for part in of_kind(forward, ast.Attribute))
     )
+
+
+def draws_by_itself(forward: _Function) -> bool:
+    """Whether a `forward` always draws from Python's or NumPy's numbers, in evaluation too, which a program would hold as constants."""
+    simple = (part for part in forward.body if isinstance(part, (ast.Assign, ast.Expr, ast.Return)))
+    return any(
+        isinstance(part, ast.Call) and _DRAWS.fullmatch(dotted_name(part.func) or "")
+        for statement in simple
+        for part in ast.walk(statement)
+    ) and not any(part.attr == "training" for part in of_kind(forward, ast.Attribute))
+
+
+_DRAWS = re.compile(r"(?:(?:np|numpy)\.)?random\.(?:random|rand|randn|randint|uniform|normal|choice|choices|sample)")
 
 
 def _asks_chance(test: ast.expr) -> bool:
@@ -565,6 +583,21 @@ def trains(function: _Function) -> bool:
     return once(function, "trains", _goes_back)
 
 
+def trains_as_script(file: IndexedFile) -> bool:
+    """Whether the statements of a file that stand in no function go back through a loss, or make an optimizer."""
+    return once(file.tree, "_trains_as_script", lambda tree: any(map(_is_of_training, _run_by_import(tree))))
+
+
+def _run_by_import(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls of a file that stand in no function or class."""
+    pending: list[ast.AST] = [*tree.body]
+    for node in pending:
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            pending += ast.iter_child_nodes(node)
+
+
 def follows_gradients(function: _Function) -> bool:
     """Whether a function asks for the gradients of a loss with respect to its inputs: what it computes besides is to guide a model."""
     return any(
@@ -590,11 +623,16 @@ def is_training_script(file: IndexedFile) -> bool:
 
 
 def _goes_back(function: _Function) -> bool:
-    return any(
-        (isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"))
-        or re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "") is not None
-        for call in of_kind(function, ast.Call)
-    ) and not any(one.arg == "ctx" for one in function.args.args)
+    return any(map(_is_of_training, of_kind(function, ast.Call))) and not any(
+        one.arg == "ctx" for one in function.args.args
+    )
+
+
+def _is_of_training(call: ast.Call) -> bool:
+    """Whether a call goes back through a loss, or makes an optimizer."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"):
+        return True
+    return re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "") is not None
 
 
 def optimizes_by_hand(node: ast.ClassDef) -> bool:
