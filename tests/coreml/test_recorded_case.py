@@ -474,3 +474,43 @@ def test_nothing_is_recorded_of_images_and_of_what_does_not_convert(tmp_path: Pa
     assert done.exit_code == 1
     assert "nothing is recorded, as no outputs could be compared" in done.stdout
     assert not (tmp_path / "case").exists()
+
+
+ONE_OUTPUT = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return nn.functional.relu(x)
+
+
+def make():
+    return Net(), (torch.tensor([[1.0, -2.0, 3.0]]),)
+"""
+
+
+def test_case_that_a_device_answered_becomes_a_published_one(tmp_path: Path) -> None:
+    from modellint.data.devices import FILE
+    from modellint.destinations.destination import PackageError
+    from modellint.measure.device_case import added
+
+    (tmp_path / "model.py").write_text(ONE_OUTPUT)
+    result = CliRunner().invoke(
+        cli, ["verify", f"{tmp_path / 'model.py'}:make", "--record", str(tmp_path / "case"), "--precision", "fp32"]
+    )
+    assert result.exit_code == 0, result.output
+    with pytest.raises(PackageError, match="no predictions"):
+        added(FILE.read_text("utf-8"), tmp_path / "case", tmp_path / "model.py", "mine", ["me/mine#1"])
+    (package,) = (tmp_path / "case").glob("*.mlpackage")
+    assert predict(tmp_path, str(package)).returncode == 0
+    text = added(FILE.read_text("utf-8"), tmp_path / "case", tmp_path / "model.py", "mine", ["me/mine#1"])
+    case = json.loads(text)["cases"][-1]
+    assert (case["name"], case["told_by"], case["precision"]) == ("mine", "executor", "float32")
+    assert case["output"] == [[1.0, 0.0, 3.0]]
+    with pytest.raises(PackageError, match="another name"):
+        added(text, tmp_path / "case", tmp_path / "model.py", "mine", ["me/mine#1"])
+    assert predict(tmp_path, str(package), OFF="CPU_ONLY").returncode == 0
+    with pytest.raises(PackageError, match="--departure"):
+        added(FILE.read_text("utf-8"), tmp_path / "case", tmp_path / "model.py", "mine", ["me/mine#1"])

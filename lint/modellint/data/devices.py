@@ -45,7 +45,8 @@ class DeviceCase(NamedTuple):
     """The numbers that the device gave, as nested lists; None where they were not published."""
 
 
-_DATA = json.loads(Path(__file__).with_name("devices.json").read_bytes())
+FILE = Path(__file__).with_name("devices.json")
+_DATA = json.loads(FILE.read_bytes())
 DEPARTURES: dict[str, Published] = {
     name: Published(
         tuple(each["operations"]),
