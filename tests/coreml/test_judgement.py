@@ -128,8 +128,9 @@ def test_undefined_casts_give_numbers_of_their_type() -> None:
 
 
 def test_casts_beyond_the_range_that_nothing_depends_on_are_no_doubt() -> None:
-    function = lambda x: torch.where(x.abs() < 1, (x * 1e9).int(), 0)  # noqa: E731
-    assert verified(Of(function), torch.tensor([0.5, 20.0, 100.0]), frontend="trace").verdict == "agrees"
+    # Defined ones stay below 2^24; of others NUM005 says what devices do.
+    function = lambda x: torch.where(x.abs() < 1, (x * 1e7).int(), 0)  # noqa: E731
+    assert verified(Of(function), torch.tensor([0.5, 500.0, 1000.0]), frontend="trace").verdict == "agrees"
 
 
 def test_other_differences_count_beside_undefined_elements() -> None:

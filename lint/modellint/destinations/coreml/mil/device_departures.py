@@ -109,6 +109,9 @@ def _has_nan(arguments: Mapping[str, Any]) -> bool:
 @_given("large-integers")
 def _beyond_exact(arguments: Mapping[str, Any]) -> bool:
     given = [value for value in arguments.values() if isinstance(value, Tensor) and value.dtype == torch.int32]
+    if "cond" in arguments and len(given) > 1:
+        # What `select` does not take is lost in any case.
+        given = [torch.where(arguments["cond"].bool(), arguments["a"], arguments["b"])]
     return any(bool(value.numel()) and int(value.long().abs().max()) > _EXACT for value in given)
 
 
