@@ -15,6 +15,11 @@ from modellint.destinations.coreml.mil.device_departures import departures
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+class Sums(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.logsumexp(x, 1)
+
+
 def made(case: DeviceCase) -> tuple[nn.Module, tuple[Any, ...]]:
     namespace: dict[str, Any] = {}
     exec(case.program, namespace)
@@ -107,3 +112,44 @@ def test_what_is_alike_and_not_affected_is_left_alone(model: nn.Module, inputs: 
     executor = Executor(converted._mil_program)
     executor(dict(zip(executor.inputs, inputs, strict=True)))
     assert not executor.departures
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "half", "name"),
+    [
+        (Sums(), (torch.full((3, 32), 8.0),), True, "log-sum-exp"),
+        (Sums(), (torch.full((3, 32), 8.0),), False, ""),
+        (Sums(), (torch.full((3, 32), 90.0),), False, "log-sum-exp"),
+        (nn.Softplus(), (torch.full((1, 4), 11.0),), True, "softplus"),
+        (nn.Softplus(), (torch.full((1, 4), 11.0),), False, ""),
+        (nn.BatchNorm3d(2).eval(), (torch.randn(1, 2, 3, 3, 3),), True, "batch-norm-3d"),
+        (nn.InstanceNorm3d(2), (torch.randn(1, 2, 3, 3, 3),), False, "instance-norm-3d"),
+    ],
+)
+def test_a_departure_is_met_on_the_numbers_of_one_run(
+    model: nn.Module, inputs: tuple[Tensor, ...], half: bool, name: str
+) -> None:
+    """On the example alone: other inputs may meet it where this does not."""
+    import coremltools as ct
+
+    from modellint.destinations.coreml.mil.executor import Executor
+
+    precision = ct.precision.FLOAT16 if half else ct.precision.FLOAT32
+    traced = torch.jit.trace(model.eval(), inputs)
+    converted = ct.convert(
+        traced, inputs=[ct.TensorType(shape=inputs[0].shape)], compute_precision=precision, skip_model_load=True
+    )
+    executor = Executor(converted._mil_program)
+    executor(dict(zip(executor.inputs, inputs, strict=True)))
+    assert [*executor.departures] == [name] * bool(name)
+
+
+def test_a_device_that_was_asked_decides_what_was_open() -> None:
+    from modellint.results.verification import Departed, Recorded, Verification
+
+    departed = Departed("softplus", "", "", None, "gives 0", "", ("apple/coremltools#2687",), "")
+    found = Verification("agrees", single="agrees", departures=(departed,)).on_devices()
+    assert (found.verdict, found.is_open_on_devices) == ("undecided", True)
+    for verdict in ("agrees", "differs"):
+        told = found.with_recorded(Verification(verdict, recorded=Recorded(1, 1)))
+        assert (told.verdict, told.reason, told.is_open_on_devices) == (verdict, "", False)

@@ -53,7 +53,9 @@ def reverse(windows, window, size):
 
 RAISES = {
     "transposed": "return x.transpose(1, 2).view(x.size(0), -1)",
-    "t": "return x[0, 0].t().view(-1)",
+    "t": """
+        b, n, t, c = x.shape
+        return x[0, 0].t().view(-1)""",
     "shape of a product": """
         y = torch.matmul(x, x.transpose(-1, -2)).permute(0, 2, 1, 3)
         return y.view(y.size()[:-2] + (y.size(2) * y.size(3),))""",
@@ -121,6 +123,7 @@ RUNS = {
         b, n, t, c = x.shape
         side = int(t**0.5)
         return x.transpose(2, 3).view(b, n, c, t)""",
+    "t of a row": "return x[0, 0, 0].t().view(-1)",
     "sum of sizes": """
         b, n, t, c = x.shape
         both = n + n

@@ -1,6 +1,6 @@
 """Adds a recorded case that a device has answered to ``data/devices.json``.
 
-``python -m modellint.measure.device_case CASE PROGRAM --name NAME --report OWNER/REPOSITORY#N [--unit UNIT] [--departure NAME]``
+``python -m modellint.measure.device_case CASE PROGRAM --name NAME --report OWNER/REPOSITORY#N``, and what ``--help`` names.
 
 CASE is the folder of ``modellint verify --record``, with a device's predictions; PROGRAM the file of Python whose ``make()`` gives
 the module and the inputs that were recorded. What the device gave for the example is kept, of one output. Where the executor gives
@@ -25,11 +25,18 @@ from modellint.destinations.coreml.recorded_case.device_comparison import compar
 from modellint.destinations.destination import PackageError
 
 _MOST = 4096
-"""More numbers than these are a file of their own."""
+"""An output of more numbers than these is not kept."""
 
 
 def added(
-    text: str, folder: Path, program: Path, name: str, reports: list[str], unit: str = "", departure: str = ""
+    text: str,
+    folder: Path,
+    program: Path,
+    name: str,
+    reports: list[str],
+    unit: str = "",
+    departure: str = "",
+    route: str = "trace",
 ) -> str:
     """The text of ``devices.json`` with one more case. Raises ``PackageError`` for a case that is not whole, or that nothing tells."""
     data = json.loads(text)
@@ -64,7 +71,7 @@ def added(
         "numbers": reports,
         "source": f"https://github.com/{reports[0].replace('#', '/issues/')}",
         "precision": "float16" if computes_in_half(read_package(str(_package(folder)))[0]) else "float32",
-        "route": "trace",
+        "route": route,
         "told_by": departure or "executor",
         "program": program.read_text("utf-8"),
         "device": f"{told.machine}, macOS {told.macos}, {told.unit}",
@@ -97,10 +104,18 @@ def main() -> int:
     parser.add_argument("--report", action="append", required=True, metavar="OWNER/REPOSITORY#N")
     parser.add_argument("--unit", choices=predict.UNITS, default="")
     parser.add_argument("--departure", default="")
+    parser.add_argument("--route", choices=("trace", "export"), default="trace", help="how the package was captured")
     given = parser.parse_args()
     try:
         text = added(
-            FILE.read_text("utf-8"), given.case, given.program, given.name, given.report, given.unit, given.departure
+            FILE.read_text("utf-8"),
+            given.case,
+            given.program,
+            given.name,
+            given.report,
+            given.unit,
+            given.departure,
+            given.route,
         )
     except (PackageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -35,6 +35,9 @@ def _headline(exported: ExportedLanguageModel, name: str, color: bool) -> str:
     head = f"{visible(name)}: " if name else ""
     if exported.ok:
         return f"{head}{paint('exported, and generates what PyTorch does', 'good', color)}"
+    if exported.is_open_on_devices:
+        verdict = "exported: generates what PyTorch does by the specification, undecided on devices"
+        return f"{head}{paint(verdict, 'warning', color)}"
     if exported.writable and (first := exported.generation.first) is not None:
         verdict = f"exported: agrees with PyTorch in float32, and rounding takes another token at step {first.step}"
         return f"{head}{paint(verdict, 'warning', color)}"

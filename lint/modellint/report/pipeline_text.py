@@ -64,7 +64,9 @@ def _headline(pipeline: ExportedPipeline, written: bool, color: bool) -> str:
         return paint(f"{what} exported, and the chain agrees with PyTorch", "good", color)
     if pipeline.writable and written:
         whole = "each agrees" if pipeline.chain is None else "the chain agrees"
-        return paint(f"{what} exported: {whole} with PyTorch in float32, undecided in float16", "warning", color)
+        is_open = any(stage.exported and stage.exported.verification.is_open_on_devices for stage in pipeline.stages)
+        words = "by the specification, undecided on devices" if is_open else "in float32, undecided in float16"
+        return paint(f"{what} exported: {whole} with PyTorch {words}", "warning", color)
     why = _why(pipeline)
     if written:
         return paint(f"{what} exported by force, though {why}", "warning", color)

@@ -78,9 +78,17 @@ class ExportedLanguageModel:
         return bool(self.package) and self.verdict == AGREES
 
     @property
+    def is_open_on_devices(self) -> bool:
+        """Whether it generates the same by the specification, and only what devices make of it is open."""
+        return self.verdict == UNDECIDED and any(self.reason == each.verification.open_on for _, each in self.functions)
+
+    @property
     def writable(self) -> bool:
-        """Whether the package is written unasked: it agrees, or its functions do in float32 and rounding decides between tokens."""
-        return self.ok or (
+        """Whether the package is written unasked.
+
+        It agrees, or its functions do in float32 and rounding decides between tokens, or what devices make of it.
+        """
+        return (bool(self.package) and (self.ok or self.is_open_on_devices)) or (
             bool(self.package)
             and self.verdict == UNDECIDED
             and self.generation.first is not None

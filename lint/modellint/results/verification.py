@@ -196,6 +196,8 @@ class Verification:
     """Operations of the float16 program whose values float16 cannot hold, on the example."""
     departures: tuple[Departed, ...] = ()
     """What devices are known to compute otherwise, as far as the program meets it on the inputs."""
+    open_on: str = ""
+    """What devices do that makes a program undecided which agrees by its specification; empty where that decides nothing."""
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None
     """The comparison with what a device predicted, where that was asked for."""
@@ -210,22 +212,27 @@ class Verification:
         return replace(self, notes=(*self.notes, note))
 
     def with_recorded(self, comparison: Verification) -> Verification:
-        """The same, with the comparison of a recorded case: it agrees where both do."""
-        verdict = comparison.verdict if self.ok else self.verdict
-        reason = "; ".join(filter(None, (self.reason, comparison.reason)))
+        """The same, with the comparison of a recorded case: it agrees where both do, and where a device tells what was open."""
+        is_told = self.ok or self.is_open_on_devices
+        verdict = comparison.verdict if is_told else self.verdict
+        # What devices make of it is told by the one that was asked.
+        own = "" if self.is_open_on_devices else self.reason
+        reason = "; ".join(filter(None, (own, comparison.reason)))
         notes = (*self.notes, *comparison.notes)
-        return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=comparison.recorded)
+        open_on = self.open_on if not is_told else ""
+        return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=comparison.recorded, open_on=open_on)
 
     def on_devices(self) -> Verification:
         """The same; undecided where it agrees and devices are known to compute something else."""
         if self.verdict != AGREES or not self.departures:
             return self
-        return replace(self, verdict=UNDECIDED, reason=self.departures[0].message)
+        message = self.departures[0].message
+        return replace(self, verdict=UNDECIDED, reason=message, open_on=message)
 
     @property
     def is_open_on_devices(self) -> bool:
         """Whether the program agrees by its specification, and only what devices make of it is open."""
-        return self.verdict == UNDECIDED and any(self.reason == each.message for each in self.departures)
+        return bool(self.open_on)
 
     @property
     def is_half_open(self) -> bool:

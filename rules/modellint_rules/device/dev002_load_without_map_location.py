@@ -90,7 +90,7 @@ class LoadWithoutMapLocation(Rule):
         for readings in code.calls:
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
-                if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code) or _raises(call):
+                if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
                     continue
                 if _has_another_without_a_gpu(call) or _is_published(call, code):
                     continue
@@ -302,13 +302,6 @@ def _takes_a_block_to_a_gpu(branch: ast.If | ast.IfExp, holds: bool) -> bool:
     if isinstance(branch, ast.IfExp):
         return False
     return any(once(part, "_takes_to_a_gpu", _takes_to_a_gpu) for part in (branch.body if holds else branch.orelse))
-
-
-def _raises(call: Call) -> bool:
-    """Whether a path is a power, which no path has: ``torch.load(join(folder, "net.pt") ** keywords)``, without a comma."""
-    return (
-        bool(call.node.args) and isinstance(call.node.args[0], ast.BinOp) and isinstance(call.node.args[0].op, ast.Pow)
-    )
 
 
 def _needs_a_gpu(call: Call, code: Code) -> bool:

@@ -66,7 +66,7 @@ def files_below(root: str) -> list[tuple[str, int, int]] | None:
     return files
 
 
-def _is_changelog(path: str) -> bool:
+def _is_about_the_work(path: str) -> bool:
     """Whether a file tells what has changed, or how to work on the project: it names a class to nobody who builds one."""
     return re.match(_ABOUT_THE_WORK, path.rpartition(os.sep)[2]) is not None
 
@@ -90,7 +90,7 @@ class Mentions:
         self.digest = _digest(files)
         self._paths = [path for path, _, _ in files or () if path.endswith(_CODE)]
         self._configuration = [
-            path for path, _, _ in files or () if not path.endswith(_CODE) and not _is_changelog(path)
+            path for path, _, _ in files or () if not path.endswith(_CODE) and not _is_about_the_work(path)
         ]
         self._texts: dict[str, bytes] = {}
         self._left = _MOST_BYTES

@@ -1,4 +1,4 @@
-"""Comparisons: code that measures a prediction by the truth, or a model by another, as its calls tell."""
+"""Comparisons: code that measures a prediction by the truth, or a model by another, or that only runs one, as its calls tell."""
 
 from __future__ import annotations
 

@@ -155,7 +155,12 @@ def export(
         return replace(result, verdict=UNDECIDED, reason=f"the package cannot be executed: {error}")
     if count != wanted.tokens:
         notes = (*notes, f"{count} tokens were decoded: the context holds no more")
-    return replace(result, verdict=done.verdict, reason=done.reason, generation=done.generation, notes=notes)
+    verdict, reason = done.verdict, done.reason
+    # What devices do with one of the functions they do with the whole.
+    departed = next((each.verification.open_on for _, each in functions if each.verification.is_open_on_devices), "")
+    if verdict == AGREES and departed:
+        verdict, reason = UNDECIDED, departed
+    return replace(result, verdict=verdict, reason=reason, generation=done.generation, notes=notes)
 
 
 def _example(model: nn.Module, wanted: LanguageModel, seed: int) -> Inputs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,15 +19,15 @@ from modellint.destinations.coreml.private.mil_programs import declared_shape, d
 
 _AsItStands = Callable[[Any], bool]
 """Of an operation of a program."""
-_OfNumbers = Callable[[Mapping[str, Any]], bool]
-"""Of an operation's arguments, by name."""
-_Condition = TypeVar("_Condition", bound=Callable[..., bool])
+_OfNumbers = Callable[[Any, Mapping[str, Any]], bool]
+"""Of an operation and its arguments, by name."""
 
 _SOFTPLUS_FROM = 10.4
 """From here on the Neural Engine gives 0 (coremltools #2687)."""
 _EXACT = 2**24
 """Up to here float32, in which integers are computed, holds each of them."""
 _LARGEST_HALF = 65504.0
+_LARGEST_SINGLE = 3.4e38
 _MOST_IN_A_BATCH = 9
 """Attention of more is wrong on the GPU (coremltools #2650)."""
 _LONG_REFLECTION = 1024
@@ -81,33 +81,34 @@ def _given(name: str) -> Callable[[_OfNumbers], _OfNumbers]:
 
 
 @_given("softplus")
-def _beyond_softplus(arguments: Mapping[str, Any]) -> bool:
+def _beyond_softplus(_: Any, arguments: Mapping[str, Any]) -> bool:
     x = arguments["x"]
     return bool(x.numel()) and float(x.max()) > _SOFTPLUS_FROM
 
 
 @_given("log-sum-exp")
-def _overflows(arguments: Mapping[str, Any]) -> bool:
+def _overflows(operation: Any, arguments: Mapping[str, Any]) -> bool:
     """The sum of the exponentials is taken without the largest element having been subtracted."""
     x: Tensor = arguments["x"]
     axes = arguments.get("axes")
     over = tuple(axes) if axes else tuple(range(x.dim()))
     if not x.numel() or not over:
         return False
-    largest = _LARGEST_HALF if x.dtype == torch.float16 else float(torch.finfo(torch.float32).max)
+    # The executor holds fp16 numbers in float32.
+    largest = _LARGEST_HALF if dtype_name(operation.outputs[0]) == "fp16" else _LARGEST_SINGLE
     finite = torch.where(x.isfinite(), x, 0.0).double()
     logs = torch.logsumexp(finite, over)
     return bool((logs > math.log(largest)).any() or (finite.amax(over) < -math.log(largest)).any())
 
 
 @_given("arg-of-nan")
-def _has_nan(arguments: Mapping[str, Any]) -> bool:
+def _has_nan(_: Any, arguments: Mapping[str, Any]) -> bool:
     x = arguments["x"]
     return bool(x.is_floating_point() and x.isnan().any())
 
 
 @_given("large-integers")
-def _beyond_exact(arguments: Mapping[str, Any]) -> bool:
+def _beyond_exact(_: Any, arguments: Mapping[str, Any]) -> bool:
     given = [value for value in arguments.values() if isinstance(value, Tensor) and value.dtype == torch.int32]
     if "cond" in arguments and len(given) > 1:
         # What `select` does not take is lost in any case.
@@ -117,7 +118,7 @@ def _beyond_exact(arguments: Mapping[str, Any]) -> bool:
 
 @_stands("integer-product")
 def _of_integers(operation: Any) -> bool:
-    return all(dtype_name(value).startswith(("int", "uint")) for value in _operands(operation, "x", "y", "weight"))
+    return dtype_name(operation.inputs["x"]).startswith(("int", "uint"))
 
 
 @_stands("average-of-49")

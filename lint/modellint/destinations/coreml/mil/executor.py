@@ -264,7 +264,11 @@ class Executor:
             self.coverage.add(step.operation, arguments)
         for departure in step.departures:
             of_numbers = departure.of_numbers
-            if departure.name not in self.departures and of_numbers is not None and of_numbers(arguments):
+            if (
+                departure.name not in self.departures
+                and of_numbers is not None
+                and of_numbers(step.operation, arguments)
+            ):
                 self.departures[departure.name] = step.operation
         if step.kind == "cast" and not self.casts_beyond and not result.is_floating_point():
             self.casts_beyond = _is_beyond(self._value(step.inputs["x"], values), step.declared[0].dtype)

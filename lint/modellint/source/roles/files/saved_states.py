@@ -103,7 +103,10 @@ def is_saved_on_cpu(
         return True
     if not states.are_all_on_cpu(names, makers) or _may_save_otherwise(project):
         return False
-    return around is None or all(states.are_all_on_cpu(given, makers) for given in _names_given(project, around))
+    if around is None:
+        return True
+    given = _names_given(project, around)
+    return given is not None and all(states.are_all_on_cpu(names, makers) for names in given)
 
 
 def _may_save_otherwise(project: Project) -> bool:
@@ -117,21 +120,21 @@ def _find_other_savers(project: Project) -> bool:
     return not mentions.is_whole or any(mentions.matches(path, _OTHER_SAVERS) for path in mentions.naming("torch"))
 
 
-def _names_given(project: Project, function: _Function) -> list[frozenset[str]]:
-    """How the files may be called that calls of a function give it, in whatever argument."""
+def _names_given(project: Project, function: _Function) -> list[frozenset[str]] | None:
+    """How the files may be called that calls of a function give it, in whatever argument; None where not all calls are seen."""
     return project.remembered(("names given", function.name), lambda: _find_names_given(project, function.name))
 
 
-def _find_names_given(project: Project, name: str) -> list[frozenset[str]]:
+def _find_names_given(project: Project, name: str) -> list[frozenset[str]] | None:
     project.touch_tree()
     paths = project.mentions.naming(name)
     if len(paths) > _MOST_CALLERS:
-        return [_ANY_FILE]
+        return None
     given: list[frozenset[str]] = []
     for path in paths:
         file = None if path.endswith(".ipynb") else project.file(path)
         if file is None:
-            return [_ANY_FILE]
+            return None
         for call in of_kind(file.tree, ast.Call):
             if called_name(call) == name:
                 values = (*call.args, *(word.value for word in call.keywords))
@@ -162,8 +165,6 @@ def _find_saves(project: Project) -> list[tuple[str, list[Save]]]:
     return saves
 
 
-_ANY_FILE = frozenset({"any file"})
-"""A name that no file has which is saved from the CPU."""
 _UNKNOWN = Save(frozenset({HOLE}), False, None)
 
 
