@@ -15,9 +15,10 @@ from modellint.source.project.mentions import Mention, blocks, import_name, ment
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
+from modellint.source.roles.files.application_files import is_of_application, may_be_asked_for
 from modellint.source.roles.files.failing_imports import cannot_be_imported
 from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
-from modellint.source.roles.files.unreferenced_files import is_unreferenced
+from modellint.source.roles.files.unreferenced_files import holds_a_module, is_unreferenced
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -29,6 +30,8 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_FILES = 24
 """What more files than these name is in use."""
+_MOST_BESIDE = 60
+"""More files in a folder are a collection, of which one is taken as another."""
 _DEEPEST_DECORATOR = 2
 """How many functions hand a class on to each other."""
 _ASK = frozenset({"isinstance", "issubclass", "type", "super", "hasattr", "getattr", "callable"})
@@ -63,17 +66,108 @@ class Uses:
         known: bool | None = vars(node).get("_unused")
         if known is None:
             vars(node)["_unused"] = False
-            known = self._looks_unused(file, node) or self._is_unreferenced(file, node)
+            known = self._looks_unused(file, node) or self.is_left_behind(file, node)
             vars(node)["_unused"] = known
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
 
-    def _is_unreferenced(self, file: IndexedFile, node: Named) -> bool:
-        if node not in file.tree.body:
+    def is_left_behind(self, file: IndexedFile, node: ast.stmt) -> bool:
+        """Whether an application, as which nothing installs it, leads nowhere to the file of a class or function, or does not name it.
+
+        It may say so of a file that programs import: that its package hands it on, or that ``__all__`` lists it, is no use of it.
+        """
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or node not in file.tree.body:
             return False
         vars(node)["_by_tree"] = True
-        return is_unreferenced(self.project, file)
+        key = "left behind", file.path, node.lineno, node.name
+        return self.project.remembered(
+            key, lambda: is_unreferenced(self.project, file) or self._is_left_over(file, node)
+        )
+
+    def _is_left_over(self, file: IndexedFile, node: Named) -> bool:
+        if node.name.startswith(("test_", "Test")) or node.decorator_list:
+            return False
+        if any(self._is_use(mention, file, node) for mention in mentions_in(file, node.name)):
+            return False
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        if not mentions.is_whole or not is_of_application(self.project, file):
+            return False
+        paths = [path for path in mentions.naming(node.name) if path != file.path]
+        if len(paths) > _MOST_FILES or any(path.endswith((".ipynb", "hubconf.py")) for path in paths):
+            return False
+        if any(self._names(path, file, node, by_packages=False) for path in paths):
+            return False
+        if may_be_asked_for(self.project, file) or mentions.is_in_configuration(node.name):
+            return False
+        return not self._is_alternative(file, node)
+
+    def _is_alternative(self, file: IndexedFile, node: Named) -> bool:
+        """Whether a model may be built instead of another, which is built elsewhere and not as a part of a class, or imported for that.
+
+        The other stands in its file, or beside it where their package hands on the names of the file.
+        """
+        offers = once(file.tree, "_offers", lambda _: self._offers(file))
+        if node.name not in offers:
+            return False
+        if self._offers_what_is_taken(file.path):
+            return True
+        folder = os.path.dirname(file.path)  # noqa: PTH120
+        package = self.project.file(os.path.join(folder, "__init__.py"))  # noqa: PTH118
+        if package is None or all(self._stars_of(part, package, file) is None for part in _imports_in(package)):
+            return False
+        names = self.project.mentions.names_in(folder)
+        return len(names) > _MOST_BESIDE or any(
+            self._offers_what_is_taken(os.path.join(folder, name))  # noqa: PTH118
+            for name in names
+        )
+
+    def _offers_what_is_taken(self, path: str) -> bool:
+        return self.project.remembered(("built by itself", path), lambda: self._look_for_taken(path))
+
+    def _look_for_taken(self, path: str) -> bool:
+        self.project.touch_tree()
+        file = None if path.endswith(".ipynb") else self.project.file(path)
+        if file is None:
+            return False
+        return any(
+            self._is_taken(file, file.names[name][-1], name)
+            for name in sorted(once(file.tree, "_offers", lambda _: self._offers(file)))
+        )
+
+    def _offers(self, file: IndexedFile) -> frozenset[str]:
+        """The modules at the top of a file, and the functions that name them."""
+        parts = [part for part in file.tree.body if isinstance(part, (ast.ClassDef, ast.FunctionDef))]
+        modules = {
+            part.name
+            for part in parts
+            if isinstance(part, ast.ClassDef) and self.project.is_module(ClassRef(file, part)) is not False
+        }
+        makers = {part.name for part in parts if isinstance(part, ast.FunctionDef) and modules & mentioned_in(part)}
+        return frozenset(modules | makers)
+
+    def _is_taken(self, file: IndexedFile, node: object, name: str) -> bool:
+        """Whether a file without modules imports what stands in a file, or any names it, and not in a class."""
+        paths = [path for path in self.project.mentions.naming(name) if path != file.path]
+        if len(paths) > _MOST_FILES or not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            return True
+        for path in paths:
+            other = None if path.endswith(".ipynb") else self.project.file(path)
+            if other is None:
+                return True
+            if any(
+                mention.cls is None and not self._is_of_another(mention, other, file, node)
+                for mention in mentions_in(other, name)
+            ):
+                return True
+            if path.endswith("__init__.py") or not any(alias.name == name for alias in _aliases(other)):
+                continue
+            symbol = self.project.resolve(other, name)
+            is_another = isinstance(symbol, (ClassRef, FunctionRef)) and not _is_the_same(symbol, file, node)
+            if not is_another and not holds_a_module(self.project, other):
+                return True
+        return False
 
     def may_be_installed(self) -> bool:
         """Whether a project says how it is installed, so that others may use what it does not use itself."""
@@ -110,12 +204,12 @@ class Uses:
             return False
         return not mentions.is_in_configuration(node.name)
 
-    def _names(self, path: str, file: IndexedFile, node: Named) -> bool:
-        """Whether a file uses, exports or hands on what stands in another."""
+    def _names(self, path: str, file: IndexedFile, node: Named, *, by_packages: bool = True) -> bool:
+        """Whether a file uses, exports or hands on what stands in another; that a package does so may not count."""
         other = self.project.file(path)
         if other is None:
             return not self.project.mentions.has_its_own(path, node.name)
-        if os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
+        if by_packages and os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
             symbol = self.project.resolve(other, node.name)
             if symbol is None or _is_the_same(symbol, file, node):
                 return True

@@ -164,6 +164,9 @@ class _Paths:
         ):
             return True
         if not rule.only_inference:
+            # Nobody trains what an application does not use, either.
+            if self._is_unused(finding, file, ref, self.uses.is_left_behind):
+                return True
             if rule.code == "MOD002" and ref is not None:
                 return self._is_dropped_for_a_loss(finding, file, ref)
             if not rule.code.startswith("REG"):
@@ -305,12 +308,19 @@ class _Paths:
         }
         return bool(parts) and parts <= called and is_only_trained(self.project, owner)
 
-    def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
+    def _is_unused(
+        self,
+        finding: Diagnostic,
+        file: IndexedFile,
+        ref: ClassRef | None,
+        asked: Callable[[IndexedFile, ast.stmt], bool] | None = None,
+    ) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
+        asked = asked or self.uses.is_unused
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         if around:
-            return self.uses.is_unused(file, around[0])
-        return ref is not None and not ref.within and self.uses.is_unused(ref.file, ref.node)
+            return asked(file, around[0])
+        return ref is not None and not ref.within and asked(ref.file, ref.node)
 
     def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
         """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
