@@ -192,3 +192,75 @@ def test_nobody_trains_what_nothing_leads_to(tmp_path: Path, others: dict[str, s
     )
     files = APPLICATION | {"models/old.py": hidden} | others
     assert severities(tmp_path, files, "models/old.py", "REG001") == [severity]
+
+
+LOADS = HEAD + (
+    "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    "\n    def restore(self, path):\n        self.load_state_dict(torch.load(path))\n"
+)
+RESTORED = {"models/net.py": LOADS, "train.py": PROGRAM}
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"notes.py": "# net.restore(path)\n"}, "info"),
+        ({"old.py": "class Old:\n    def restore(self):\n        return 3\n"}, "info"),
+        ({"train.py": PROGRAM + "    Net().restore(sys.argv[2])\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), sys.argv[2])(3)\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), f're{sys.argv[2]}')(3)\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), f'layer{sys.argv[2]}')(3)\n"}, "info"),
+        ({"train.py": PROGRAM + "    getattr(sys, sys.argv[2])(3)\n"}, "info"),
+        ({"train.py": PROGRAM + "    Net().__dict__\n"}, "warning"),
+        ({"notes.py": "START = 'restore'\n"}, "warning"),
+        ({"net.yaml": "call: restore\n"}, "warning"),
+        ({"notes.ipynb": '{"cells": [], "metadata": {"restore": 1}}'}, "warning"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "warning"),
+        ({"train.py": "from models.net import Net\n\nprint(Net())\n"}, "warning"),
+        (
+            {
+                "models/net.py": LOADS.replace("nn.Module", "other.Module").replace(
+                    "import torch", "import other, torch"
+                )
+            },
+            "warning",
+        ),
+        ({"models/net.py": LOADS.replace("    def restore", "    @torch.jit.export\n    def restore")}, "warning"),
+        ({"models/net.py": LOADS.replace("restore", "extra_repr")}, "warning"),
+    ],
+)
+def test_a_method_that_an_application_does_not_name(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    assert severities(tmp_path, RESTORED | others, "models/net.py", "DEV002") == [severity]
+
+
+ASKED = HEAD + (
+    "class Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    "        self.lin = nn.Linear({asked}, 4)\n        self.mask = torch.zeros(4)\n"
+    "\n    def forward(self, x):\n        return self.lin(x) + self.mask\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "severity"),
+    [
+        ("self.width", {}, "info"),
+        ("width", {}, "warning"),
+        ("self.training + 1", {}, "warning"),
+        ("self.width if width else 4", {}, "warning"),
+        ("self.width", {"wide.py": "from models.net import Net\n\n\nclass Wide(Net):\n    width = 8\n"}, "warning"),
+        ("self.width", {"wide.py": "from models.net import Net\n\nNet.width = 8\n"}, "warning"),
+        ("self.width", {"train.py": "", "models/head.py": ""}, "warning"),
+    ],
+)
+def test_a_constructor_that_asks_for_what_nothing_sets(
+    tmp_path: Path, asked: str, others: dict[str, str], severity: str
+) -> None:
+    files = {"models/net.py": ASKED.format(asked=asked), "train.py": PROGRAM} | others
+    assert severities(tmp_path, files, "models/net.py", "REG006") == [severity]
+
+
+@pytest.mark.parametrize("inside", ["width = 8", "def width(self):\n        return 8", "__getattr__ = print"])
+def test_a_constructor_that_asks_for_what_the_class_has(tmp_path: Path, inside: str) -> None:
+    net = ASKED.format(asked="self.width").replace("    def __init__", f"    {inside}\n\n    def __init__")
+    assert severities(tmp_path, {"models/net.py": net, "train.py": PROGRAM}, "models/net.py", "REG006") == ["warning"]

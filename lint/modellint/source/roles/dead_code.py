@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from modellint.source.project.external_names import MODULE_ATTRIBUTES, MODULE_CLASSES
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
-from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
 from modellint.source.roles.files.application_files import is_of_application, may_be_asked_for
@@ -585,7 +586,70 @@ def _fails(project: Project, ref: ClassRef) -> bool:
     if not run or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
         return False
     place = _Place(project, ref, methods)
-    return any(_always_asks(function, place, 0) for function in run)
+    if any(_always_asks(function, place, 0) for function in run):
+        return True
+    init = methods.get("__init__")
+    return init is not None and _asks_itself_in_vain(project, ref, init)
+
+
+def _asks_itself_in_vain(project: Project, ref: ClassRef, init: _Function) -> bool:
+    """Whether a constructor always asks its object for an attribute that nothing sets: an `AttributeError`.
+
+    The class is a part of a project of which nothing derives from it, and has no base but `nn.Module`.
+    """
+    asked = {
+        part.attr
+        for expression in _always_run(init.body)
+        for part in _always_run_parts(expression)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load) and _is_self(part.value, init)
+    }
+    unset = {name for name in asked - MODULE_ATTRIBUTES if not name.startswith("_")}
+    unset -= once(ref.node, "_set_here", _set_here) if unset else frozenset()
+    if not unset or init.decorator_list or ref.node.decorator_list or ref.node.keywords:
+        return False
+    bases = project.bases(ref)
+    if len(bases) != 1 or not isinstance(bases[0], External) or bases[0].name not in MODULE_CLASSES:
+        return False
+    if any(word in part.attr for part in of_kind(ref.node, ast.Attribute) for word in ("__dict__", "__setattr__")):
+        return False
+    if any(part.id in ("setattr", "vars", "locals") for part in of_kind(ref.node, ast.Name)):
+        return False
+    if not _MAKES_ATTRIBUTES.isdisjoint(once(ref.node, "_set_here", _set_here)):
+        return False
+    vars(ref.node)["_fails_by_tree"] = True
+    project.touch_tree()
+    mentions = project.mentions
+    others = mentions.naming("import")
+    if not mentions.is_whole or ref.file.path not in others or len(others) <= 1 or _is_derived_from(project, ref):
+        return False
+    return any(not _is_set_outside(project, ref, name) for name in sorted(unset))
+
+
+_MAKES_ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__new__", "__init_subclass__"})
+"""What a class may have attributes by that nothing sets."""
+
+
+def _is_self(node: ast.expr, function: _Function) -> bool:
+    first = [*function.args.posonlyargs, *function.args.args][:1]
+    return isinstance(node, ast.Name) and [part.arg for part in first] == [node.id]
+
+
+def _set_here(node: ast.ClassDef) -> frozenset[str]:
+    """What a class binds anywhere, as an attribute or in its body, or says in a string."""
+    names = {part.attr for part in of_kind(node, ast.Attribute) if not isinstance(part.ctx, ast.Load)}
+    names |= {part.id for part in of_kind(node, ast.Name) if not isinstance(part.ctx, ast.Load)}
+    names |= {
+        part.name for part in node.body if isinstance(part, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    names |= {(alias.asname or alias.name).partition(".")[0] for alias in of_kind(node, ast.alias)}
+    names |= {part.value for part in of_kind(node, ast.Constant) if isinstance(part.value, str)}
+    return frozenset(names)
+
+
+def _is_set_outside(project: Project, ref: ClassRef, name: str) -> bool:
+    """Whether code outside a class may set an attribute of it: `Net.width = 8`."""
+    sets = re.compile(rb"(?<!\bself)(?<!\bcls)\." + re.escape(name.encode()) + rb"\s*=(?!=)|\bsetattr\(")
+    return any(project.mentions.matches(path, sets) for path in project.mentions.naming(ref.node.name))
 
 
 def fails_before(project: Project, ref: ClassRef, function: _Function) -> bool:

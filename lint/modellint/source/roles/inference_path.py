@@ -74,6 +74,7 @@ from modellint.source.roles.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
+from modellint.source.roles.unnamed_methods import is_unnamed
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ class _Paths:
             assert finding.span is not None
             owner = ClassRef(file, around[0])
             if is_switched_off(self.project, owner, around[1], finding.span.row):
+                return True
+            if not isinstance(around[1], ast.ClassDef) and is_unnamed(self.project, owner, around[1]):
                 return True
             if not isinstance(around[1], ast.ClassDef) and is_left_out(
                 self.project, owner, around[1], finding.span.row

@@ -210,7 +210,7 @@ def _computed_folders(project: Project) -> frozenset[str] | None:
         for call in of_kind(file.tree, ast.Call):
             if called_name(call) not in _COMPUTED:
                 continue
-            begin = _beginning(_bound(file, call.args[0])) if call.args else ""
+            begin = beginning(_bound(file, call.args[0])) if call.args else ""
             package = begin.strip(".") if begin.endswith(".") else begin.lstrip(".").rpartition(".")[0]
             if not package:
                 return None
@@ -230,20 +230,20 @@ def _bound(file: IndexedFile, name: ast.expr) -> ast.expr:
     return values[0] if len(texts) == 1 and len(values) == len(stores) else name
 
 
-def _beginning(name: ast.expr) -> str:
+def beginning(name: ast.expr) -> str:
     """What a text begins with, as far as it is written."""
     match name:
         case ast.Constant(value=str() as text):
             return text
         case ast.JoinedStr(values=[first, *_]) | ast.BinOp(left=first, op=ast.Add() | ast.Mod()):
-            return _beginning(first).partition("%")[0]
+            return beginning(first).partition("%")[0]
         case ast.Call(func=ast.Attribute(value=first, attr="format")):
-            return _beginning(first).partition("{")[0]
+            return beginning(first).partition("{")[0]
         case ast.Call(
             func=ast.Attribute(value=ast.Constant(value=str() as between), attr="join"),
             args=[ast.List(elts=[first, _, *_]) | ast.Tuple(elts=[first, _, *_])],
         ):
-            begin = _beginning(first)
+            begin = beginning(first)
             return begin + between if isinstance(first, ast.Constant) else begin
     return ""
 
