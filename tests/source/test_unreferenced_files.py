@@ -28,12 +28,12 @@ APPLICATION = {"models/old.py": OLD, "models/net.py": NET, "models/head.py": "LI
 }
 
 
-def severities(folder: Path, files: dict[str, str], of: str) -> list[str]:
+def severities(folder: Path, files: dict[str, str], of: str, code: str = "MUT001") -> list[str]:
     (folder / ".git").mkdir(parents=True)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
-    arguments = ["check", "--output-format", "json", "--no-cache", "--select", "MUT001", str(folder / of)]
+    arguments = ["check", "--output-format", "json", "--no-cache", "--select", code, str(folder / of)]
     return [finding["severity"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
 
 
@@ -119,3 +119,148 @@ def test_a_class_that_comes_with_all_names_of_its_file(tmp_path: Path, others: d
     old = OLD.replace("    def forward", "    def __init__(self):\n        super().__init__()\n\n    def forward")
     files = {"parts.py": "def part(x):\n    return x\n\n\n" + old, "net.py": net, **others}
     assert severities(tmp_path, files, "parts.py") == [severity]
+
+
+PARTS = (
+    OLD.replace("Old", "Block")
+    + "\n\nclass Gate(nn.Module):\n    def forward(self, x):\n        return x * 2\n\n\ndef half(x):\n    return x / 2\n"
+)
+GATED = HEAD.replace("\n\n\n", "\n\nfrom blocks.parts import Gate\n\n\n") + (
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.gate = Gate()\n"
+    "\n    def forward(self, x):\n        return self.gate(x)\n"
+)
+GATES = {"blocks/parts.py": PARTS, "models/net.py": GATED, "train.py": PROGRAM}
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"blocks/parts.py": PARTS + '\n__all__ = ["Block", "Gate"]\n'}, "info"),
+        ({"blocks/__init__.py": "from . import parts\n"}, "info"),
+        ({"blocks/__init__.py": "from .parts import Block, Gate\n\n__all__ = ['Block', 'Gate']\n"}, "info"),
+        ({"blocks/__init__.py": "from .parts import Block\n\nKINDS = [Block]\n"}, "error"),
+        ({"notes.py": "from blocks.parts import half\n\n# half(Block())\n"}, "info"),
+        ({"train.py": PROGRAM + "    from blocks import Gate\n    print(Gate())\n"}, "error"),
+        ({"train.py": PROGRAM + "    from blocks.parts import Gate, Block\n"}, "error"),
+        ({"train.py": PROGRAM + "    import blocks\n    print(getattr(blocks, sys.argv[2])())\n"}, "error"),
+        ({"train.py": PROGRAM + "    import blocks.parts\n    print(getattr(blocks, sys.argv[2])())\n"}, "error"),
+        ({"train.py": PROGRAM + "    import blocks.parts as b\n    print(getattr(b, sys.argv[2])())\n"}, "error"),
+        ({"train.py": PROGRAM + "    import models.net as net\n    print(getattr(net, sys.argv[2])())\n"}, "info"),
+        ({"train.py": "from blocks import *\n" + PROGRAM + "    print(eval(sys.argv[2])())\n"}, "error"),
+        ({"train.py": PROGRAM + "    print(nn.Module.__subclasses__())\n"}, "error"),
+        ({"train.py": "from models.net import Net\n\nprint(Net())\n"}, "error"),
+        ({"hubconf.py": "from blocks.parts import Block\n"}, "error"),
+        ({"net.yaml": "head: Block\n"}, "error"),
+        ({"notes.ipynb": '{"cells": [], "metadata": {"Block": 1}}'}, "error"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "error"),
+        ({"setup.py": "setup(packages=find_packages())\n"}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('blocks.' + input()))\n"}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('.'.join(['heads', input()])))\n"}, "info"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('.'.join(['blocks', input()])))\n"}, "error"),
+        (
+            {
+                "pick.py": "import importlib\n\nname = '.'.join(('heads', input()))\nprint(importlib.import_module(name))\n"
+            },
+            "info",
+        ),
+        (
+            {"pick.py": "import importlib\n\nname = '.'.join(input())\nprint(importlib.import_module(name))\n"},
+            "error",
+        ),
+        ({"blocks/parts.py": PARTS + "\n\nLAYERS = [Block]\n"}, "error"),
+    ],
+)
+def test_a_class_that_an_application_does_not_name(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    files = GATES | {"blocks/__init__.py": "from .parts import *\n"} | others
+    assert severities(tmp_path, files, "blocks/parts.py") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"export.py": "from models.old import Old\n\nprint(Old())\n"}, "error"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "error"),
+        ({"train.py": "from models.net import Net\nfrom models.head import LIMIT\n"}, "error"),
+    ],
+)
+def test_nobody_trains_what_nothing_leads_to(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    hidden = HEAD + (
+        "class Old(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.parts = [nn.Linear(4, 4)]\n\n    def forward(self, x):\n        return self.parts[0](x)\n"
+    )
+    files = APPLICATION | {"models/old.py": hidden} | others
+    assert severities(tmp_path, files, "models/old.py", "REG001") == [severity]
+
+
+LOADS = HEAD + (
+    "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    "\n    def restore(self, path):\n        self.load_state_dict(torch.load(path))\n"
+)
+RESTORED = {"models/net.py": LOADS, "train.py": PROGRAM}
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"notes.py": "# net.restore(path)\n"}, "info"),
+        ({"old.py": "class Old:\n    def restore(self):\n        return 3\n"}, "info"),
+        ({"train.py": PROGRAM + "    Net().restore(sys.argv[2])\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), sys.argv[2])(3)\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), f're{sys.argv[2]}')(3)\n"}, "warning"),
+        ({"train.py": PROGRAM + "    getattr(Net(), f'layer{sys.argv[2]}')(3)\n"}, "info"),
+        ({"train.py": PROGRAM + "    getattr(sys, sys.argv[2])(3)\n"}, "info"),
+        ({"train.py": PROGRAM + "    Net().__dict__\n"}, "warning"),
+        ({"notes.py": "START = 'restore'\n"}, "warning"),
+        ({"net.yaml": "call: restore\n"}, "warning"),
+        ({"notes.ipynb": '{"cells": [], "metadata": {"restore": 1}}'}, "warning"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "warning"),
+        ({"train.py": "from models.net import Net\n\nprint(Net())\n"}, "warning"),
+        (
+            {
+                "models/net.py": LOADS.replace("nn.Module", "other.Module").replace(
+                    "import torch", "import other, torch"
+                )
+            },
+            "warning",
+        ),
+        ({"models/net.py": LOADS.replace("    def restore", "    @torch.jit.export\n    def restore")}, "warning"),
+        ({"models/net.py": LOADS.replace("restore", "extra_repr")}, "warning"),
+    ],
+)
+def test_a_method_that_an_application_does_not_name(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    assert severities(tmp_path, RESTORED | others, "models/net.py", "DEV002") == [severity]
+
+
+ASKED = HEAD + (
+    "class Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    "        self.lin = nn.Linear({asked}, 4)\n        self.mask = torch.zeros(4)\n"
+    "\n    def forward(self, x):\n        return self.lin(x) + self.mask\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "severity"),
+    [
+        ("self.width", {}, "info"),
+        ("width", {}, "warning"),
+        ("self.training + 1", {}, "warning"),
+        ("self.width if width else 4", {}, "warning"),
+        ("self.width", {"wide.py": "from models.net import Net\n\n\nclass Wide(Net):\n    width = 8\n"}, "warning"),
+        ("self.width", {"wide.py": "from models.net import Net\n\nNet.width = 8\n"}, "warning"),
+        ("self.width", {"train.py": "", "models/head.py": ""}, "warning"),
+    ],
+)
+def test_a_constructor_that_asks_for_what_nothing_sets(
+    tmp_path: Path, asked: str, others: dict[str, str], severity: str
+) -> None:
+    files = {"models/net.py": ASKED.format(asked=asked), "train.py": PROGRAM} | others
+    assert severities(tmp_path, files, "models/net.py", "REG006") == [severity]
+
+
+@pytest.mark.parametrize("inside", ["width = 8", "def width(self):\n        return 8", "__getattr__ = print"])
+def test_a_constructor_that_asks_for_what_the_class_has(tmp_path: Path, inside: str) -> None:
+    net = ASKED.format(asked="self.width").replace("    def __init__", f"    {inside}\n\n    def __init__")
+    assert severities(tmp_path, {"models/net.py": net, "train.py": PROGRAM}, "models/net.py", "REG006") == ["warning"]

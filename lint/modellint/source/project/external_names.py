@@ -238,6 +238,20 @@ MODULE_ONLY = frozenset(
 )
 """Attributes by which an object shows that it is a module."""
 
+MODULE_CLASSES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
+"""The names of ``nn.Module`` itself."""
+
+MODULE_ATTRIBUTES = frozenset(
+    SAME_MODULE_METHODS
+    | MODULE_READERS
+    | MODULE_ONLY
+    | {"T_destination", "call_super_init", "dump_patches", "get_buffer", "get_extra_state", "mtia", "training"}
+    | {"add_module", "register_backward_hook", "register_buffer", "register_full_backward_pre_hook", "register_module"}
+    | {"register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_parameter"}
+    | {"register_state_dict_post_hook", "register_state_dict_pre_hook", "set_extra_state", "set_submodule"}
+)
+"""The attributes that every ``nn.Module`` has, but for those with an underscore before them."""
+
 MODULE_FACTORIES = ("torchvision.models.", "timm.create_model", "torch.hub.load")
 """Functions of other libraries that return a module."""
 

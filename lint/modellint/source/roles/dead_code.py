@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from modellint.source.project.external_names import MODULE_ATTRIBUTES, MODULE_CLASSES
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
+from modellint.source.roles.files.application_files import is_of_application, may_be_asked_for
 from modellint.source.roles.files.failing_imports import cannot_be_imported
 from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
-from modellint.source.roles.files.unreferenced_files import is_unreferenced
+from modellint.source.roles.files.unreferenced_files import holds_a_module, is_unreferenced
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 from modellint.source.syntax.call_arguments import misfits
@@ -29,6 +31,8 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_FILES = 24
 """What more files than these name is in use."""
+_MOST_BESIDE = 60
+"""More files in a folder are a collection, of which one is taken as another."""
 _DEEPEST_DECORATOR = 2
 """How many functions hand a class on to each other."""
 _ASK = frozenset({"isinstance", "issubclass", "type", "super", "hasattr", "getattr", "callable"})
@@ -63,17 +67,108 @@ class Uses:
         known: bool | None = vars(node).get("_unused")
         if known is None:
             vars(node)["_unused"] = False
-            known = self._looks_unused(file, node) or self._is_unreferenced(file, node)
+            known = self._looks_unused(file, node) or self.is_left_behind(file, node)
             vars(node)["_unused"] = known
         if vars(node).get("_by_tree"):
             self.project.touch_tree()
         return known
 
-    def _is_unreferenced(self, file: IndexedFile, node: Named) -> bool:
-        if node not in file.tree.body:
+    def is_left_behind(self, file: IndexedFile, node: ast.stmt) -> bool:
+        """Whether an application, as which nothing installs it, leads nowhere to the file of a class or function, or does not name it.
+
+        It may say so of a file that programs import: that its package hands it on, or that ``__all__`` lists it, is no use of it.
+        """
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or node not in file.tree.body:
             return False
         vars(node)["_by_tree"] = True
-        return is_unreferenced(self.project, file)
+        key = "left behind", file.path, node.lineno, node.name
+        return self.project.remembered(
+            key, lambda: is_unreferenced(self.project, file) or self._is_left_over(file, node)
+        )
+
+    def _is_left_over(self, file: IndexedFile, node: Named) -> bool:
+        if node.name.startswith(("test_", "Test")) or node.decorator_list:
+            return False
+        if any(self._is_use(mention, file, node) for mention in mentions_in(file, node.name)):
+            return False
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        if not mentions.is_whole or not is_of_application(self.project, file):
+            return False
+        paths = [path for path in mentions.naming(node.name) if path != file.path]
+        if len(paths) > _MOST_FILES or any(path.endswith((".ipynb", "hubconf.py")) for path in paths):
+            return False
+        if any(self._names(path, file, node, by_packages=False) for path in paths):
+            return False
+        if may_be_asked_for(self.project, file) or mentions.is_in_configuration(node.name):
+            return False
+        return not self._is_alternative(file, node)
+
+    def _is_alternative(self, file: IndexedFile, node: Named) -> bool:
+        """Whether a model may be built instead of another, which is built elsewhere and not as a part of a class, or imported for that.
+
+        The other stands in its file, or beside it where their package hands on the names of the file.
+        """
+        offers = once(file.tree, "_offers", lambda _: self._offers(file))
+        if node.name not in offers:
+            return False
+        if self._offers_what_is_taken(file.path):
+            return True
+        folder = os.path.dirname(file.path)  # noqa: PTH120
+        package = self.project.file(os.path.join(folder, "__init__.py"))  # noqa: PTH118
+        if package is None or all(self._stars_of(part, package, file) is None for part in _imports_in(package)):
+            return False
+        names = self.project.mentions.names_in(folder)
+        return len(names) > _MOST_BESIDE or any(
+            self._offers_what_is_taken(os.path.join(folder, name))  # noqa: PTH118
+            for name in names
+        )
+
+    def _offers_what_is_taken(self, path: str) -> bool:
+        return self.project.remembered(("built by itself", path), lambda: self._look_for_taken(path))
+
+    def _look_for_taken(self, path: str) -> bool:
+        self.project.touch_tree()
+        file = None if path.endswith(".ipynb") else self.project.file(path)
+        if file is None:
+            return False
+        return any(
+            self._is_taken(file, file.names[name][-1], name)
+            for name in sorted(once(file.tree, "_offers", lambda _: self._offers(file)))
+        )
+
+    def _offers(self, file: IndexedFile) -> frozenset[str]:
+        """The modules at the top of a file, and the functions that name them."""
+        parts = [part for part in file.tree.body if isinstance(part, (ast.ClassDef, ast.FunctionDef))]
+        modules = {
+            part.name
+            for part in parts
+            if isinstance(part, ast.ClassDef) and self.project.is_module(ClassRef(file, part)) is not False
+        }
+        makers = {part.name for part in parts if isinstance(part, ast.FunctionDef) and modules & mentioned_in(part)}
+        return frozenset(modules | makers)
+
+    def _is_taken(self, file: IndexedFile, node: object, name: str) -> bool:
+        """Whether a file without modules imports what stands in a file, or any names it, and not in a class."""
+        paths = [path for path in self.project.mentions.naming(name) if path != file.path]
+        if len(paths) > _MOST_FILES or not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            return True
+        for path in paths:
+            other = None if path.endswith(".ipynb") else self.project.file(path)
+            if other is None:
+                return True
+            if any(
+                mention.cls is None and not self._is_of_another(mention, other, file, node)
+                for mention in mentions_in(other, name)
+            ):
+                return True
+            if path.endswith("__init__.py") or not any(alias.name == name for alias in _aliases(other)):
+                continue
+            symbol = self.project.resolve(other, name)
+            is_another = isinstance(symbol, (ClassRef, FunctionRef)) and not _is_the_same(symbol, file, node)
+            if not is_another and not holds_a_module(self.project, other):
+                return True
+        return False
 
     def may_be_installed(self) -> bool:
         """Whether a project says how it is installed, so that others may use what it does not use itself."""
@@ -110,12 +205,12 @@ class Uses:
             return False
         return not mentions.is_in_configuration(node.name)
 
-    def _names(self, path: str, file: IndexedFile, node: Named) -> bool:
-        """Whether a file uses, exports or hands on what stands in another."""
+    def _names(self, path: str, file: IndexedFile, node: Named, *, by_packages: bool = True) -> bool:
+        """Whether a file uses, exports or hands on what stands in another; that a package does so may not count."""
         other = self.project.file(path)
         if other is None:
             return not self.project.mentions.has_its_own(path, node.name)
-        if os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
+        if by_packages and os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
             symbol = self.project.resolve(other, node.name)
             if symbol is None or _is_the_same(symbol, file, node):
                 return True
@@ -521,7 +616,70 @@ def _fails(project: Project, ref: ClassRef) -> bool:
     if not run or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
         return False
     place = _Place(project, ref, methods)
-    return any(_always_asks(function, place, 0) for function in run)
+    if any(_always_asks(function, place, 0) for function in run):
+        return True
+    init = methods.get("__init__")
+    return init is not None and _asks_itself_in_vain(project, ref, init)
+
+
+def _asks_itself_in_vain(project: Project, ref: ClassRef, init: _Function) -> bool:
+    """Whether a constructor always asks its object for an attribute that nothing sets: an `AttributeError`.
+
+    The class is a part of a project of which nothing derives from it, and has no base but `nn.Module`.
+    """
+    asked = {
+        part.attr
+        for expression in _always_run(init.body)
+        for part in _always_run_parts(expression)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load) and _is_self(part.value, init)
+    }
+    unset = {name for name in asked - MODULE_ATTRIBUTES if not name.startswith("_")}
+    unset -= once(ref.node, "_set_here", _set_here) if unset else frozenset()
+    if not unset or init.decorator_list or ref.node.decorator_list or ref.node.keywords:
+        return False
+    bases = project.bases(ref)
+    if len(bases) != 1 or not isinstance(bases[0], External) or bases[0].name not in MODULE_CLASSES:
+        return False
+    if any(word in part.attr for part in of_kind(ref.node, ast.Attribute) for word in ("__dict__", "__setattr__")):
+        return False
+    if any(part.id in ("setattr", "vars", "locals") for part in of_kind(ref.node, ast.Name)):
+        return False
+    if not _MAKES_ATTRIBUTES.isdisjoint(once(ref.node, "_set_here", _set_here)):
+        return False
+    vars(ref.node)["_fails_by_tree"] = True
+    project.touch_tree()
+    mentions = project.mentions
+    others = mentions.naming("import")
+    if not mentions.is_whole or ref.file.path not in others or len(others) <= 1 or _is_derived_from(project, ref):
+        return False
+    return any(not _is_set_outside(project, ref, name) for name in sorted(unset))
+
+
+_MAKES_ATTRIBUTES = frozenset({"__getattr__", "__getattribute__", "__new__", "__init_subclass__"})
+"""What a class may have attributes by that nothing sets."""
+
+
+def _is_self(node: ast.expr, function: _Function) -> bool:
+    first = [*function.args.posonlyargs, *function.args.args][:1]
+    return isinstance(node, ast.Name) and [part.arg for part in first] == [node.id]
+
+
+def _set_here(node: ast.ClassDef) -> frozenset[str]:
+    """What a class binds anywhere, as an attribute or in its body, or says in a string."""
+    names = {part.attr for part in of_kind(node, ast.Attribute) if not isinstance(part.ctx, ast.Load)}
+    names |= {part.id for part in of_kind(node, ast.Name) if not isinstance(part.ctx, ast.Load)}
+    names |= {
+        part.name for part in node.body if isinstance(part, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    names |= {(alias.asname or alias.name).partition(".")[0] for alias in of_kind(node, ast.alias)}
+    names |= {part.value for part in of_kind(node, ast.Constant) if isinstance(part.value, str)}
+    return frozenset(names)
+
+
+def _is_set_outside(project: Project, ref: ClassRef, name: str) -> bool:
+    """Whether code outside a class may set an attribute of it: `Net.width = 8`."""
+    sets = re.compile(rb"(?<!\bself)(?<!\bcls)\." + re.escape(name.encode()) + rb"\s*=(?!=)|\bsetattr\(")
+    return any(project.mentions.matches(path, sets) for path in project.mentions.naming(ref.node.name))
 
 
 def fails_before(project: Project, ref: ClassRef, function: _Function) -> bool:

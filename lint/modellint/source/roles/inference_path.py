@@ -80,6 +80,7 @@ from modellint.source.roles.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
+from modellint.source.roles.unnamed_methods import is_unnamed
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
@@ -170,6 +171,9 @@ class _Paths:
         ):
             return True
         if not rule.only_inference:
+            # Nobody trains what an application does not use, either.
+            if self._is_unused(finding, file, ref, self.uses.is_left_behind):
+                return True
             if rule.code == "MOD002" and ref is not None:
                 if not self.uses.may_be_installed() and self._is_unused(finding, file, ref):
                     return True
@@ -239,6 +243,8 @@ class _Paths:
             assert finding.span is not None
             owner = ClassRef(file, around[0])
             if is_switched_off(self.project, owner, around[1], finding.span.row):
+                return True
+            if not isinstance(around[1], ast.ClassDef) and is_unnamed(self.project, owner, around[1]):
                 return True
             if not isinstance(around[1], ast.ClassDef) and is_left_out(
                 self.project, owner, around[1], finding.span.row
@@ -316,12 +322,19 @@ class _Paths:
         }
         return bool(parts) and parts <= called and is_only_trained(self.project, owner)
 
-    def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
+    def _is_unused(
+        self,
+        finding: Diagnostic,
+        file: IndexedFile,
+        ref: ClassRef | None,
+        asked: Callable[[IndexedFile, ast.stmt], bool] | None = None,
+    ) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
+        asked = asked or self.uses.is_unused
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         if around:
-            return self.uses.is_unused(file, around[0])
-        return ref is not None and not ref.within and self.uses.is_unused(ref.file, ref.node)
+            return asked(file, around[0])
+        return ref is not None and not ref.within and asked(ref.file, ref.node)
 
     def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
         """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""

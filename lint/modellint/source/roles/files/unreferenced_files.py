@@ -57,16 +57,16 @@ def _leads_nowhere(project: Project, file: IndexedFile) -> bool:
         return False
     project.touch_tree()
     mentions = project.mentions
-    if not mentions.is_whole or _may_be_installed(project, file.path) or _runs(project, file):
+    if not mentions.is_whole or may_be_installed(project, file.path) or _runs(project, file):
         return False
     return (
         not _is_led_to(project, file.path, frozenset({file.path}))
-        and not _may_be_computed(project, file.path)
+        and not may_be_computed(project, file.path)
         and _is_beside_what_is_used(project, file.path)
     )
 
 
-def _may_be_installed(project: Project, path: str) -> bool:
+def may_be_installed(project: Project, path: str) -> bool:
     """Whether files above a file install what lies below them; a `setup.py` may do no more than compile."""
     if project.mentions.has_above(path, PACKAGING - {"setup.py"}):
         return True
@@ -96,10 +96,11 @@ def _runs(project: Project, file: IndexedFile) -> bool:
 
 def _is_program(project: Project, file: IndexedFile) -> bool:
     """Whether a file says what is run when it is the program."""
-    return once(file.tree, "_is_main", _has_main) or reads_command_line(project, file)
+    return once(file.tree, "_is_main", has_main) or reads_command_line(project, file)
 
 
-def _has_main(tree: ast.Module) -> bool:
+def has_main(tree: ast.Module) -> bool:
+    """Whether a file says what is run when it is the program: `if __name__ == "__main__":`."""
     return any(isinstance(part, ast.If) and "__name__" in ast.unparse(part.test) for part in tree.body)
 
 
@@ -135,10 +136,11 @@ def _imports(project: Project, importer: str, path: str) -> bool | None:
     file = project.file(importer)
     if file is None:
         return None
-    return any(_may_mean(project, dotted, level, importer, path) for dotted, level in _imported(file))
+    return any(may_mean(project, dotted, level, importer, path) for dotted, level in imported_modules(file))
 
 
-def _imported(file: IndexedFile) -> list[tuple[str, int]]:
+def imported_modules(file: IndexedFile) -> list[tuple[str, int]]:
+    """The dotted names that a file may import modules by, each with its leading dots."""
     return once(file.tree, "_imported_modules", lambda tree: [*_modules_in(tree)])
 
 
@@ -158,7 +160,7 @@ def _modules_in(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield from ((prefix + alias.name, level) for alias in names if alias.name != "*")
 
 
-def _may_mean(project: Project, dotted: str, level: int, importer: str, path: str) -> bool:
+def may_mean(project: Project, dotted: str, level: int, importer: str, path: str) -> bool:
     """Whether a module of a dotted name may be a file: a program may have put any folder above it on the path."""
     found = project.find(dotted, level, importer)
     if found == path or level:
@@ -180,7 +182,7 @@ def _written(path: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?<!\w)(?:" + stem + rb"\.py(?!\w)|" + parent + rb"[./\\]" + stem + rb"(?!\w))")
 
 
-def _may_be_computed(project: Project, path: str) -> bool:
+def may_be_computed(project: Project, path: str) -> bool:
     """Whether the project imports files by strings that may lead to a file."""
     folders = project.remembered(("computed imports",), lambda: _computed_folders(project))
     if folders is None:
@@ -208,7 +210,7 @@ def _computed_folders(project: Project) -> frozenset[str] | None:
         for call in of_kind(file.tree, ast.Call):
             if called_name(call) not in _COMPUTED:
                 continue
-            begin = _beginning(call.args[0]) if call.args else ""
+            begin = beginning(_bound(file, call.args[0])) if call.args else ""
             package = begin.strip(".") if begin.endswith(".") else begin.lstrip(".").rpartition(".")[0]
             if not package:
                 return None
@@ -216,15 +218,33 @@ def _computed_folders(project: Project) -> frozenset[str] | None:
     return frozenset(folders)
 
 
-def _beginning(name: ast.expr) -> str:
+def _bound(file: IndexedFile, name: ast.expr) -> ast.expr:
+    """What a variable is bound to, where a file binds it to the same each time."""
+    if not isinstance(name, ast.Name) or any(part.arg == name.id for part in of_kind(file.tree, ast.arg)):
+        return name
+    stores = [
+        part for part in of_kind(file.tree, ast.Name) if part.id == name.id and not isinstance(part.ctx, ast.Load)
+    ]
+    values = [part.value for part in of_kind(file.tree, ast.Assign) for one in part.targets if one in stores]
+    texts = {ast.unparse(value) for value in values}
+    return values[0] if len(texts) == 1 and len(values) == len(stores) else name
+
+
+def beginning(name: ast.expr) -> str:
     """What a text begins with, as far as it is written."""
     match name:
         case ast.Constant(value=str() as text):
             return text
         case ast.JoinedStr(values=[first, *_]) | ast.BinOp(left=first, op=ast.Add() | ast.Mod()):
-            return _beginning(first).partition("%")[0]
+            return beginning(first).partition("%")[0]
         case ast.Call(func=ast.Attribute(value=first, attr="format")):
-            return _beginning(first).partition("{")[0]
+            return beginning(first).partition("{")[0]
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str() as between), attr="join"),
+            args=[ast.List(elts=[first, _, *_]) | ast.Tuple(elts=[first, _, *_])],
+        ):
+            begin = beginning(first)
+            return begin + between if isinstance(first, ast.Constant) else begin
     return ""
 
 
@@ -257,11 +277,12 @@ def _look_at_folder(project: Project, folder: str) -> bool | None:
     if unused == len(paths):
         return None
     return len(used) > unused and any(
-        _holds_a_module(project, file) and _is_run_by_programs(project, file.path) for file in used
+        holds_a_module(project, file) and _is_run_by_programs(project, file.path) for file in used
     )
 
 
-def _holds_a_module(project: Project, file: IndexedFile) -> bool:
+def holds_a_module(project: Project, file: IndexedFile) -> bool:
+    """Whether a class at the top of a file is a module."""
     classes = (part for part in file.tree.body if isinstance(part, ast.ClassDef))
     return any(project.is_module(ClassRef(file, part)) is True for part in classes)
 
@@ -277,7 +298,7 @@ def _is_run_by_programs(project: Project, path: str) -> bool:
             file = project.file(other)
             if file is not None and not is_path_of_tests(project, other):
                 if reads_command_line(project, file) or (
-                    once(file.tree, "_is_main", _has_main) and not _holds_a_module(project, file)
+                    once(file.tree, "_is_main", has_main) and not holds_a_module(project, file)
                 ):
                     return True
                 seen.add(other)
