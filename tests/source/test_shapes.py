@@ -241,6 +241,18 @@ def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None
 
 
 @pytest.mark.parametrize(
+    ("heads", "is_found"), [("heads", True), ("heads=8", True), ("heads=1", False), ("heads: int = 1", False)]
+)
+def test_a_view_that_raises_for_more_than_the_default(heads: str, is_found: bool) -> None:
+    text = net(
+        "b, n, c = x.shape\ny = x.view(b, n, self.heads, -1).transpose(1, 2)\nreturn y.view(b, -1, c)",
+        "self.heads = heads",
+    ).replace("def __init__(self, n", f"def __init__(self, {heads}, n")
+    assert heads in text
+    assert bool([one for one in modellint.check_source(text).diagnostics if one.code == "SHP002"]) is is_found
+
+
+@pytest.mark.parametrize(
     ("annotation", "is_found"),
     [
         ("list[torch.Tensor]", True),

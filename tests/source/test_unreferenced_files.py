@@ -194,6 +194,64 @@ def test_nobody_trains_what_nothing_leads_to(tmp_path: Path, others: dict[str, s
     assert severities(tmp_path, files, "models/old.py", "REG001") == [severity]
 
 
+LAYERED = NET + "\nfrom layers.gate import Net as Gate\nfrom layers.mix import Net as Mix\n"
+TASKS = {"first/models/net.py": LAYERED, "first/layers/block.py": OLD, "first/layers/gate.py": NET} | {
+    "second/models/net.py": LAYERED,
+    "second/layers/gate.py": NET,
+    "first/layers/mix.py": NET,
+    "second/layers/mix.py": NET,
+    "first/train.py": PROGRAM,
+    "second/train.py": PROGRAM,
+}
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"second/models/net.py": LAYERED + "from layers.block import Old\n\nold = Old()\n"}, "error"),
+        (
+            {
+                "second/layers/block.py": OLD,
+                "second/models/net.py": LAYERED + "from layers.block import Old\n\nold = Old()\n",
+            },
+            "info",
+        ),
+        ({"first/models/net.py": LAYERED + "from layers.block import Old\n\nold = Old()\n"}, "error"),
+        ({"first/layers/gate.py": NET + "from layers.block import Old\n"}, "info"),
+        ({"second/train.py": PROGRAM + "    print('first/layers/block.py')\n"}, "error"),
+        ({"first/train.py": PROGRAM.replace("sys", "os")}, "info"),
+        ({"first/train.py": "from models.net import Net\n"}, "error"),
+        ({"first/train.py": "", "first/train_test.py": PROGRAM}, "info"),
+    ],
+)
+def test_a_program_imports_what_stands_in_its_own_folder(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    assert severities(tmp_path, TASKS | others, "first/layers/block.py") == [severity]
+
+
+BY_NAME = NET.replace("        return x + 1", "        return self.lin.forward(x)").replace(
+    "    def forward",
+    "    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(4, 4)\n\n    def forward",
+)
+
+
+@pytest.mark.parametrize(
+    ("others", "severity"),
+    [
+        ({}, "info"),
+        ({"tools.py": HEAD + "nn.utils.weight_norm(print)\n"}, "warning"),
+        ({"tools.py": HEAD + "def look(net, f):\n    net.register_forward_hook(f)\n"}, "warning"),
+        ({"tools.py": HEAD + "net = torch.compile(print)\n"}, "warning"),
+        ({"tools.py": "import re\n\nNAME = re.compile('a')\n"}, "info"),
+        ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "warning"),
+        ({"train.py": ""}, "warning"),
+    ],
+)
+def test_a_call_of_forward_where_nothing_sets_hooks(tmp_path: Path, others: dict[str, str], severity: str) -> None:
+    files = {"models/net.py": BY_NAME, "train.py": PROGRAM} | others
+    assert severities(tmp_path, files, "models/net.py", "FLW007") == [severity]
+
+
 LOADS = HEAD + (
     "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     "\n    def restore(self, path):\n        self.load_state_dict(torch.load(path))\n"

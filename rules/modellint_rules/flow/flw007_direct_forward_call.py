@@ -68,7 +68,8 @@ class DirectForwardCall(Rule):
 
     ## Known limits
     Only objects that are known to be modules, that the constructor was given, or whose `parameters()` or `state_dict()` the class
-    asks for, and only in the methods of modules.
+    asks for, and only in the methods of modules. Information in an application none of whose files sets a hook, or what works as one
+    does: nothing is skipped there.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>

@@ -65,8 +65,8 @@ class ViewAfterPermute(Rule):
 
     ## Known limits
     Arguments, and what a call returns that is not followed, are taken to be contiguous. What operators of unknown layout return is
-    not judged. A live run takes back what was found in source where the statement ran and every view there was legal, whatever the
-    sizes.
+    not judged. Nor is a view that is legal with an argument of the constructor at its default of 1, `heads=1`, whoever gives another.
+    A live run takes back what was found in source where the statement ran and every view there was legal, whatever the sizes.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.view.html>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modellint.source.domains import value_lengths
-from modellint.source.domains.memory_layout import Dim
+from modellint.source.domains.memory_layout import BY_DEFAULT, Dim
 from modellint.source.domains.symbolic_numbers import Length, Opaque, OpaqueNumber, Shape, Size, int_of
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
@@ -29,6 +29,8 @@ def dim_of(value: Value | None) -> Dim | None:
             # `def __init__(self, heads=1)`: whatever the caller says.
             parts = [part for part in value.values if not isinstance(part, Const)]
             dims = {dim_of(part) for part in parts}
+            if len(parts) == 1 and isinstance(parts[0], Argument) and any(int_of(part) == 1 for part in value.values):
+                return Dim.symbol(("argument", id(parts[0]), BY_DEFAULT))
             return dims.pop() if len(dims) == 1 else None
         case Const(value=bool()):
             return None

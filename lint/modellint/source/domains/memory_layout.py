@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 _fresh = count()
+BY_DEFAULT = 1
+"""Ends the symbol of a size that is 1 unless a caller says otherwise: `def __init__(self, heads=1)`."""
 MOST_DIMENSIONS = 64
 """PyTorch computes with no tensor that has more: "tensor has too many (>64) dims"."""
 
@@ -77,6 +79,12 @@ class Dim:
         return self
 
     @property
+    def by_default(self) -> Dim:
+        """With 1 in the place of what is 1 by default."""
+        left = frozenset(part for part in self.powers if not _is_one_by_default(part[0]))
+        return self if len(left) == len(self.powers) else Dim(self.factor, left)
+
+    @property
     def value(self) -> int | None:
         """The number, where it is one."""
         if self.powers or self.factor.denominator != 1:
@@ -91,6 +99,10 @@ class Dim:
 
     def __repr__(self) -> str:
         return "*".join([str(self.factor), *(f"{symbol}^{power}" for symbol, power in sorted(self.powers, key=str))])
+
+
+def _is_one_by_default(symbol: object) -> bool:
+    return isinstance(symbol, tuple) and symbol[2:] == (BY_DEFAULT,)
 
 
 def _divided(one: int | Fraction, other: int | Fraction) -> int | Fraction:
@@ -394,7 +406,12 @@ class Layout:
                 [Axis(a.size, a.stride and a.stride.replaced(symbol, ONE)) for a in self.axes if not a.block]
             )
             return without._refuses(sizes) and self._refuses(sizes)
-        return self._refuses(sizes)
+        return self._refuses(sizes) and self._refuses_by_default(sizes)
+
+    def _refuses_by_default(self, sizes: Sequence[Dim | None]) -> bool:
+        """Whether it raises with 1 for the sizes that are 1 unless a caller says otherwise."""
+        axes = [Axis(a.size.by_default, a.stride and a.stride.by_default) for a in self.axes]
+        return Layout(axes)._refuses([size and size.by_default for size in sizes])
 
     def _refuses(self, sizes: Sequence[Dim | None]) -> bool:
         targets = [size for size in sizes if size != ONE]

@@ -37,6 +37,7 @@ from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.example_inputs import is_left_out_of_exports
+from modellint.source.roles.files.hooks import registers_no_hook
 from modellint.source.roles.holders import is_called_where_it_is_built
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.parts_alone import is_run_by_parts
@@ -216,6 +217,8 @@ class _Paths:
             return True
         # That hooks do not run is so of a module for whoever takes it, too.
         if rule.code != "FLW007" and self._is_unused(finding, file, ref):
+            return True
+        if rule.code == "FLW007" and registers_no_hook(self.project, file):
             return True
         if rule.code.startswith("DEV") and is_training_script(file):
             return True

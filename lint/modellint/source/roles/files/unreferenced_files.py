@@ -115,7 +115,7 @@ def _is_led_to(project: Project, path: str, aside: frozenset[str]) -> bool:
         if other.endswith(".ipynb") or other == os.path.join(os.path.dirname(path), "__init__.py"):  # noqa: PTH118, PTH120
             return True
         imports = _imports(project, other, path)
-        if not imports and not mentions.matches(other, written):
+        if not imports and not _names_outside_of_imports(project, other, written):
             continue
         if len(aside) > _DEEPEST or imports is None:
             return True
@@ -165,12 +165,41 @@ def may_mean(project: Project, dotted: str, level: int, importer: str, path: str
     found = project.find(dotted, level, importer)
     if found == path or level:
         return found == path
-    parts = dotted.split(".")
-    beside = os.path.join(os.path.dirname(importer), *parts)  # noqa: PTH118, PTH120
-    if found is not None and found in (beside + ".py", os.path.join(beside, "__init__.py")):  # noqa: PTH118
+    end = os.sep + os.path.join(*dotted.split("."))  # noqa: PTH118
+    for own in (end + ".py", os.path.join(end, "__init__.py")):  # noqa: PTH118
+        if path.endswith(own):
+            root = path.removesuffix(own)
+            return importer.startswith(root + os.sep) or not _has_its_own(project, importer, own, root)
+    return False
+
+
+def _has_its_own(project: Project, importer: str, end: str, root: str) -> bool:
+    """Whether a folder above a file, and not above another one, holds a module of a name: a program's own folder comes first."""
+    folder = os.path.dirname(importer)  # noqa: PTH120
+    while len(folder) > 1 and not root.startswith(folder):
+        holder, name = os.path.split(folder + end)
+        if name in project.mentions.names_in(holder):
+            return True
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    return False
+
+
+def _common(path: str, other: str) -> str:
+    """The folder that holds both files."""
+    return os.path.commonpath((path, other))
+
+
+def _names_outside_of_imports(project: Project, other: str, written: re.Pattern[bytes]) -> bool:
+    """Whether a text holds a pattern; what its imports mean is known where it is read."""
+    if not project.mentions.matches(other, written):
         return False
-    end = os.sep + os.path.join(*parts)  # noqa: PTH118
-    return path.endswith((end + ".py", os.path.join(end, "__init__.py")))  # noqa: PTH118
+    file = project.file(other)
+    if file is None:
+        return True
+    lines = file.source.text.split("\n")
+    for node in (*of_kind(file.tree, ast.Import), *of_kind(file.tree, ast.ImportFrom)):
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return written.search("\n".join(lines).encode("utf-8", "surrogateescape")) is not None
 
 
 def _written(path: str) -> re.Pattern[bytes]:
@@ -292,14 +321,17 @@ def _is_run_by_programs(project: Project, path: str) -> bool:
     seen = {path}
     pending = [path]
     for one in pending:
-        for other in project.mentions.naming(import_name(one))[:_MOST_FILES]:
+        # The nearest first: a file is run by what stands about it.
+        others = sorted(project.mentions.naming(import_name(one)), key=lambda path: -len(_common(path, one)))
+        for other in others[:_MOST_FILES]:
             if other in seen or other.endswith(".ipynb") or not _imports(project, other, one):
                 continue
             file = project.file(other)
+            # An evaluation is a program too, whatever its name.
+            if file is not None and reads_command_line(project, file):
+                return True
             if file is not None and not is_path_of_tests(project, other):
-                if reads_command_line(project, file) or (
-                    once(file.tree, "_is_main", has_main) and not holds_a_module(project, file)
-                ):
+                if once(file.tree, "_is_main", has_main) and not holds_a_module(project, file):
                     return True
                 seen.add(other)
                 pending.append(other)
