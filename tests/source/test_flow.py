@@ -1141,3 +1141,25 @@ def test_what_is_given_together_shares_no_memory(write: str) -> None:
 def test_what_is_unpacked_of_what_nobody_sees(body: str, count: int) -> None:
     text = nets.net(body, "self.pick = pick\nself.lin = nn.Linear(4, 4)").replace("n=4", "pick")
     assert codes(text, "FLW001").count("FLW001") == count
+
+
+@pytest.mark.parametrize(
+    ("fuse", "first", "is_found"),
+    [
+        ("self.fuse(y)", "self.first(x.view(-1, c, h, w))", False),
+        ("self.fuse(y) if self.training else y", "self.first(x.view(-1, c, h, w))", True),
+        ("y", "self.first(x.view(-1, c, h, w))", True),
+        ("self.fuse(y)", "x.view(-1, c, h, w)", True),
+        ("self.fuse(y)", "self.first(x.view(-1, t, h, w))", False),
+    ],
+)
+def test_frames_that_are_counted_by_weights(fuse: str, first: str, is_found: bool) -> None:
+    body = f"""b, t, c, h, w = x.size()
+one = {first}.view(b, t, -1, h, w)
+total = 0
+for i in range(t):
+    total = total + one[:, i].sum()
+y = x.view(b, -1, h, w) * torch.sigmoid(total)
+return {fuse}"""
+    init = "self.first = nn.Conv2d(k, k, 3, padding=1)\nself.fuse = nn.Conv2d(5 * k, k, 1)"
+    assert ("FLW004" in codes(net(body, init=init))) is is_found

@@ -252,6 +252,24 @@ def test_a_call_of_forward_where_nothing_sets_hooks(tmp_path: Path, others: dict
     assert severities(tmp_path, files, "models/net.py", "FLW007") == [severity]
 
 
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({"models/old.py": OLD}, "info"),
+        ({"old.py": OLD}, "info"),
+        ({"models/old.py": OLD + "\n"}, "error"),
+        ({"models/older.py": OLD}, "error"),
+        ({"runs/one/old.py": OLD}, "error"),
+        ({}, "error"),
+    ],
+)
+def test_a_copy_that_a_run_has_put_beside_its_results(tmp_path: Path, files: dict[str, str], severity: str) -> None:
+    assert severities(tmp_path, {"log/seg/best/old.py": OLD} | files, "log/seg/best/old.py") == [severity]
+    for name in files:
+        assert severities(tmp_path / "again", {"log/old.py": OLD} | files, name) == ["error"]
+        break
+
+
 LOADS = HEAD + (
     "class Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     "\n    def restore(self, path):\n        self.load_state_dict(torch.load(path))\n"

@@ -59,16 +59,43 @@ def dims_of_weights(flow: Recorder) -> dict[ast.AST | None, set[int]]:
         dims.setdefault(tensor.node, set()).update(last)
     for readings in flow.calls.values():
         for call in readings:
-            layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
-            taken = [_DIMS_OF_WEIGHTS.get(part.name, frozenset()) for part in layers if part.kind == "module"]
-            given = call.arguments.get(0, "input") if any(taken) else None
-            for part in alternatives(given) if given is not None else ():
-                if isinstance(part, Tensor) and part.node is not None:
-                    dims.setdefault(part.node, set()).update(*taken)
-                    if part.base is not None and part.base.made_by == "stack" and _merges_second(part.node):
-                        # With the channels of each part, these say how many parts there are.
-                        dims.setdefault(part.base.node, set()).update(*taken)
+            for part, taken in _given_to_weights(call):
+                dims.setdefault(part.node, set()).update(taken)
+                if part.node is None or part.base is None or part.base.made_by != "stack":
+                    continue
+                if _merges_second(part.node):
+                    # With the channels of each part, these say how many parts there are.
+                    dims.setdefault(part.base.node, set()).update(taken)
     return dims
+
+
+def _given_to_weights(call: Call) -> Iterator[tuple[Tensor, frozenset[int]]]:
+    """The tensors that a layer with weights takes, and the dimensions whose sizes these say."""
+    layers = [part for part in alternatives(call.callee) if isinstance(part, Instance) and part.kind == "module"]
+    taken = frozenset[int]().union(*(_DIMS_OF_WEIGHTS.get(part.name, frozenset()) for part in layers))
+    given = call.arguments.get(0, "input") if taken else None
+    for part in alternatives(given) if given is not None else ():
+        if isinstance(part, Tensor) and part.node is not None:
+            yield part, taken
+
+
+def symbols_of_weights(flow: Recorder) -> frozenset[object]:
+    """The symbols of sizes that layers' weights fix, as `forward` always runs them: by themselves, or times others that are fixed.
+
+    `aligned.view(b, -1, h, w)` before a convolution says how many frames times channels there are, and another one how many channels.
+    """
+    products: list[frozenset[object]] = []
+    for readings in flow.calls.values():
+        for call in readings:
+            if call.training or call.unusual or not _is_always_run(call.node, call.function):
+                continue
+            for part, dims in _given_to_weights(call):
+                sizes = [part.layout.size(dim) for dim in dims] if part.layout is not None else []
+                products += [frozenset(symbol for symbol, _ in size[1].powers) for size in sizes if size is not None]
+    fixed: set[object] = set()
+    while len(added := {symbol for product in products if len(product - fixed) == 1 for symbol in product - fixed}):
+        fixed |= added
+    return frozenset(fixed)
 
 
 def is_sized_by_operands(tensor: Tensor, dim: int, flow: Recorder) -> bool:
@@ -105,7 +132,7 @@ def _is_always_run(node: ast.expr, function: ast.AST | None) -> bool:
 
 
 def _always_computed(function: ast.FunctionDef) -> frozenset[ast.AST]:
-    """The sums and products of the statements that nothing goes round, up to one that may leave the function."""
+    """The sums, products and calls of the statements that nothing goes round, up to one that may leave the function."""
     found: set[ast.AST] = set()
     for statement in function.body:
         if isinstance(statement, (ast.Assign, ast.Return)):
@@ -115,10 +142,10 @@ def _always_computed(function: ast.FunctionDef) -> frozenset[ast.AST]:
     return frozenset(found)
 
 
-def _computed_in(statement: ast.stmt) -> list[ast.BinOp]:
+def _computed_in(statement: ast.stmt) -> list[ast.expr]:
     if any(isinstance(part, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)) for part in walk(statement)):
         return []
-    return of_kind(statement, ast.BinOp)
+    return [*of_kind(statement, ast.BinOp), *of_kind(statement, ast.Call)]
 
 
 def _symbols_beside(*operands: Value) -> Iterator[object]:

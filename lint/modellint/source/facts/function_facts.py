@@ -22,6 +22,7 @@ from modellint.source.facts.dynamic_dimensions import (
     dims_of_weights,
     is_sized_by_operands,
     symbols_of_operands,
+    symbols_of_weights,
     tensors_sized_by,
 )
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
@@ -217,7 +218,17 @@ class Code:
 
     def is_fixed_by_weights(self, tensor: Tensor, dim: int) -> bool:
         """Whether a layer of torch takes the tensor whose weights say how large a dimension of it is."""
-        return dim in self._dims_of_weights.get(tensor.node, ())
+        if dim in self._dims_of_weights.get(tensor.node, ()):
+            return True
+        layout = (tensor.refined or tensor).layout
+        size = layout.size(dim) if layout is not None else None
+        if size is None or not size[1].powers:
+            return False
+        return all(isinstance(symbol, tuple) or symbol in self._symbols_of_weights for symbol, _ in size[1].powers)
+
+    @cached_property
+    def _symbols_of_weights(self) -> frozenset[object]:
+        return symbols_of_weights(self.reading.flow)
 
     def is_fixed_by_lists(self, tensor: Tensor, dim: int) -> bool:
         """Whether the size of a dimension says how often loops of a fixed number of turns have filled a list."""

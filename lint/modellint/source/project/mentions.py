@@ -161,6 +161,10 @@ class Mentions:
         """Whether a pattern is found in a file."""
         return pattern.search(self._text(path)) is not None
 
+    def is_alike(self, path: str, other: str) -> bool:
+        """Whether two files have the same text."""
+        return self._text(path) == self._text(other) != b""
+
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
         stem, parent = import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120

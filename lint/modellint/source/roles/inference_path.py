@@ -38,6 +38,7 @@ from modellint.source.roles.constructor_flags import is_never_built, is_switched
 from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.example_inputs import is_left_out_of_exports
 from modellint.source.roles.files.hooks import registers_no_hook
+from modellint.source.roles.files.run_records import is_record_of_a_run
 from modellint.source.roles.holders import is_called_where_it_is_built
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
 from modellint.source.roles.parts_alone import is_run_by_parts
@@ -155,7 +156,7 @@ class _Paths:
         if rule is None:
             return False
         # Nobody exports what a test defines, or trains it to be kept: whatever a rule is about.
-        if is_in_tests(self.project, file):
+        if is_in_tests(self.project, file) or is_record_of_a_run(self.project, file):
             return True
         if (
             rule.answered_by
