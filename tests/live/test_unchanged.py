@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+import modellint
 from modellint.live.snapshot import unchanged
 
 
@@ -268,6 +269,37 @@ def test_many_at_once(actions: list[str]) -> None:
                 # One may have taken away what another works on.
                 continue
     assert (picture(net), picture(x), process()) == before
+
+
+@functools.lru_cache(maxsize=4)
+def _halves(count: int) -> torch.Tensor:
+    return torch.full((count,), 0.5)
+
+
+class Cached(nn.Module):
+    @functools.lru_cache(maxsize=4)  # noqa: B019
+    def own(self, count: int) -> torch.Tensor:
+        return torch.arange(count)
+
+    @staticmethod
+    @functools.lru_cache(maxsize=4)
+    def twos(count: int) -> torch.Tensor:
+        return torch.full((count,), 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = x.size(-1)
+        return x * self.own(count) * self.twos(count) + _halves(count)
+
+
+def test_what_a_run_without_numbers_has_cached_is_forgotten() -> None:
+    net, x = Cached(), torch.ones(2, 3)
+    modellint.check_model(net, example_inputs=(x,))
+    assert type(net(x)) is torch.Tensor
+    assert net(x).tolist() == [[0.5, 2.5, 4.5]] * 2
+    kept = net.twos(3)
+    with unchanged(net):
+        net(x)
+    assert net.twos(3) is kept
 
 
 def test_restored_after_an_exception() -> None:

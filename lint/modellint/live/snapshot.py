@@ -52,7 +52,8 @@ def unchanged(*roots: object, values: bool = True) -> Iterator[None]:
     """Restore on exit what code inside the block changes of ``roots`` and of the process's numeric state.
 
     Of the roots that is everything reachable through modules, plain objects, containers, closures and the classes of modules:
-    attributes and their order, items of containers, random generators, arrays, tensors with their gradients and flags. The
+    attributes and their order, items of containers, random generators, arrays, tensors with their gradients and flags. What
+    `functools.lru_cache` has kept of calls is forgotten, if there were new ones. The
     numbers in tensors are kept only with ``values``, which takes as much memory again as they do. Global are the states of the
     random generators, modes, default type and device, autocast, threads and the switches of the backends. What an iterator or
     a module's global variables lose is not brought back.
@@ -100,8 +101,11 @@ class Snapshot:
             (frozenset, frozenset.__iter__),
             (types.FunctionType, self._function),
             (types.MethodType, lambda method: (method.__self__, method.__func__)),
+            (staticmethod, lambda method: (method.__func__,)),
+            (classmethod, lambda method: (method.__func__,)),
             (types.MappingProxyType, lambda proxy: (proxy.copy(),)),
             (functools.partial, lambda partial: (partial.func, partial.args, partial.keywords)),
+            (functools._lru_cache_wrapper, self._cache),
             (torch.Generator, self._generator),
             (random.Random, self._random),
         )
@@ -178,9 +182,18 @@ class Snapshot:
         self._undos.append(functools.partial(value.setstate, value.getstate()))
         yield from ()
 
+    def _cache(self, cached: functools._lru_cache_wrapper[Any]) -> Iterator[object]:
+        # What it was filled with may be tensors of a run that holds no numbers.
+        self._undos.append(functools.partial(_restore_cache, cached, cached.cache_info().misses))
+        yield cached.__wrapped__
+
     def _function(self, function: types.FunctionType) -> Iterator[object]:
         yield function.__defaults__
         yield function.__kwdefaults__
+        for name in function.__code__.co_names:
+            known = function.__globals__.get(name)
+            if type(known) is functools._lru_cache_wrapper:
+                yield known
         for cell in function.__closure__ or ():
             try:
                 content = cell.cell_contents
@@ -335,6 +348,11 @@ def _restore_dict(value: dict[Any, Any], saved: tuple[tuple[Any, Any], ...]) -> 
     kind.clear(value)
     for key, item in saved:
         kind.__setitem__(value, key, item)
+
+
+def _restore_cache(cached: functools._lru_cache_wrapper[Any], misses: int) -> None:
+    if cached.cache_info().misses != misses:
+        cached.cache_clear()
 
 
 def _restore_cell(cell: types.CellType, content: object) -> None:
