@@ -741,6 +741,16 @@ def test_a_part_that_is_assigned_anew_before_the_whole_is_read(behind: str, coun
     assert "MUT001" in codes(again)
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_found"),
+    [("part is None", True), ("x[1] is None", False), ("x[i] is not None", False)],
+)
+def test_rows_of_what_is_said_to_be_a_tensor(asked: str, is_found: bool) -> None:
+    body = f"for i in range(2):\n    part = x[i]\n    if {asked}:\n        return part\n"
+    body += "    x[i] = self.fc(x[i])\n    part += 1\nreturn x[0] * part"
+    assert bool(codes(net(body, "x: torch.Tensor", "self.fc = nn.Linear(3, 3)"))) is is_found
+
+
 # Arguments
 
 

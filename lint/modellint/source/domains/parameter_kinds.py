@@ -103,6 +103,29 @@ def _find(function: ast.AST) -> frozenset[str]:
     return frozenset(name for name in shown if not _is_one_for_each_layer(function, name))
 
 
+def is_shown_to_be_a_list(function: ast.AST, name: str) -> bool:
+    """Whether elements of a parameter are None, or may be, whatever its annotation says: `x[i] = None`, `if x[i] is None`."""
+    return name in once(function, "_shown_lists", _find_lists)
+
+
+def _find_lists(function: ast.AST) -> frozenset[str]:
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return frozenset()
+    elements: list[ast.expr] = []
+    for assignment in of_kind(function, ast.Assign):
+        if _is_none(assignment.value):
+            elements += assignment.targets
+    for question in of_kind(function, ast.Compare):
+        if isinstance(question.ops[0], (ast.Is, ast.IsNot)) and _is_none(question.comparators[0]):
+            elements.append(question.left)
+    found = {part.value.id for part in elements if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)}
+    return frozenset(found & parameters_of(function))
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def shown_numbers(function: ast.AST) -> frozenset[str]:
     """The parameters of a function that it makes whole numbers of, and uses as numbers alone: rates, sizes, counts."""
     return once(function, "_shown_numbers", _find_numbers)

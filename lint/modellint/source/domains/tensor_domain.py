@@ -9,7 +9,7 @@ from modellint.source.domains import asserted_sizes, tensor_expressions
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_sets import BINARY, LIKE, MAKERS, REDUCTIONS, SAME, SHOWING, VIEWS, WITHOUT_GRAPH
-from modellint.source.domains.parameter_kinds import shown_numbers, shown_tensors
+from modellint.source.domains.parameter_kinds import is_shown_to_be_a_list, shown_numbers, shown_tensors
 from modellint.source.domains.result_tensors import batch_of, tensors_in
 from modellint.source.domains.symbolic_numbers import Opaque, Shape
 from modellint.source.domains.tensor_calls import (
@@ -178,6 +178,8 @@ class TensorDomain:
         if annotated is False or (isinstance(default, ast.Constant) and default.value is not None):
             return plain
         if annotated is None and function is not None and parameter.arg in shown_numbers(function):
+            return plain
+        if function is not None and is_shown_to_be_a_list(function, parameter.arg):
             return plain
         made = Tensor(
             parameter,
