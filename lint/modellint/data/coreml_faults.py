@@ -37,6 +37,8 @@ class FaultProgram(NamedTuple):
     """For each input the axes of flexible size; empty where all sizes are fixed."""
     core_aten: bool
     """Whether an export is decomposed to core ATen operators. Such a program is not traced."""
+    writes: bool
+    """Whether a run writes its buffers: they are brought back after a capture, which runs it."""
     compares: str
     """``outputs`` of the converted program, or those of the ``model`` itself, before and after the conversion."""
 
@@ -110,6 +112,7 @@ def _fault(entry: dict[str, Any], words: tuple[str, str, str]) -> Fault:
                 each.get("target", ""),
                 tuple(tuple(axes) for axes in each.get("flexible", ())),
                 each.get("core_aten", False),
+                each.get("writes", False),
                 each.get("compares", "outputs"),
             )
             for each in entry["programs"]

@@ -103,7 +103,8 @@ def _converted(program: FaultProgram, route: str, precision: str) -> tuple[Outco
         with silence(), torch.no_grad():
             wanted = [_outputs(reference, call) for call in calls]
             captured = _captured(model, calls[0], route, program)
-            _restored(model, before)
+            if program.writes:
+                _restored(model, before)
             mlmodel = _model(captured, calls[0], route, precision, program)
             if "finish" in names:
                 mlmodel = names["finish"](mlmodel)
@@ -169,7 +170,7 @@ def _outputs(model: Any, call: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def _restored(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """What a trace has written is undone: it is no fault of the conversion."""
+    """Undo what a run has written."""
     model.load_state_dict(copy.deepcopy(state))
 
 
