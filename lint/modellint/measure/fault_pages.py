@@ -25,6 +25,8 @@ SINGLE, HALF = "float32", "float16"
 _NO = Outcome("not run", "not asked")
 _SAID = {"wrong": "all", "half": "all in half precision"}
 """What a fault that all versions have is told by; the states in their order."""
+_WIDTH = 98
+"""Letters of the arguments of a conversion that fit in its line."""
 States = tuple[str, ...]
 """What became of a program by one route, for each version."""
 
@@ -294,7 +296,11 @@ def _lines(shown: Shown) -> Iterator[str]:
     options.append(f"compute_precision=ct.precision.{shown.precision.upper()}")
     if program.target:
         options.append(f"minimum_deployment_target=ct.target.{program.target}")
-    yield f"mlmodel = ct.convert(captured, {', '.join(options)})"
+    converted = f"captured, {', '.join(options)}"
+    if len(converted) > _WIDTH:
+        yield from ("mlmodel = ct.convert(", f"    {converted}", ")")
+    else:
+        yield f"mlmodel = ct.convert({converted})"
     if "def finish(" in program.text:
         yield "mlmodel = finish(mlmodel)"
     if program.compares == "model":
