@@ -7,11 +7,11 @@ import runpy
 from collections import Counter
 from pathlib import Path
 
-import coremltools
 import pytest
 import torch
 
 from modellint.data.coreml_faults import BUILD, PRECISIONS, ROUTES, Results, results, text
+from modellint.destinations.coreml.private.version_limits import front_end_digest
 from modellint.measure import coreml_faults, fault_pages
 from modellint.measure.coreml_faults import Job, faults, jobs, run
 
@@ -24,7 +24,7 @@ def stored() -> Results | None:
     """What was found beside the installed version."""
     torch_version = torch.__version__.partition("+")[0]
     for found in results():
-        if found.name == coremltools.__version__ and found.torch == torch_version:
+        if (found.digest, found.torch) == (front_end_digest(), torch_version):
             return found
     return None
 

@@ -93,6 +93,8 @@ class Results(NamedTuple):
     """The version, or for a state between two versions a name with the commit: ``main-1234567``."""
     coremltools: str
     """What it calls itself."""
+    digest: str
+    """Of the sources of its PyTorch front end, which tells states apart that call themselves the same."""
     torch: str
     outcomes: dict[str, dict[str, dict[str, Outcome]]]
     """By fault, program, and ``trace float32`` and the like."""
@@ -142,6 +144,7 @@ def results() -> tuple[Results, ...]:
         Results(
             table["name"],
             table["coremltools"],
+            table["digest"],
             table["torch"],
             {
                 fault: {
@@ -167,7 +170,8 @@ def text(found: Results) -> str:
         }
         for fault, programs in sorted(found.outcomes.items())
     }
-    table = {"name": found.name, "coremltools": found.coremltools, "torch": found.torch, "faults": faults}
+    table = {**found._asdict(), "faults": faults}
+    del table["outcomes"]
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -38,6 +38,7 @@ from modellint.destinations.comparison.tensor_difference import LIMIT, compare
 from modellint.destinations.coreml.mil.executor import ExecutionError, Executor, UnknownOperations
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.private.mil_programs import program_of
+from modellint.destinations.coreml.private.version_limits import front_end_digest
 
 LIMITS = {"float32": LIMIT, "float16": 1e-2}
 """The largest error over the output's scale that is taken for rounding."""
@@ -316,7 +317,7 @@ def measured(name: str = "", every: int = 1) -> Results:
     finally:
         worker.close()
     version = ct.__version__
-    return Results(name or version, version, torch.__version__.partition("+")[0], outcomes)
+    return Results(name or version, version, front_end_digest(), torch.__version__.partition("+")[0], outcomes)
 
 
 def main() -> int:
