@@ -47,7 +47,9 @@ def order(version: str) -> tuple[tuple[int, ...], int, int]:
 @lru_cache
 def shipped() -> tuple[VersionFacts, ...]:
     """The facts of all versions that were measured, the oldest first."""
-    tables: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")]
+    tables: list[dict[str, Any]] = [
+        json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json") if not path.name.startswith("faults-")
+    ]
     facts = [VersionFacts(**{name: _frozen(value) for name, value in table.items()}) for table in tables]
     return tuple(sorted(facts, key=lambda known: order(known.coremltools)))
 
