@@ -40,6 +40,11 @@ class Traced:
         self._flexible = flexible
         self._graph: Any = None
 
+    @property
+    def is_flexible(self) -> bool:
+        """Whether an input may have other sizes than the example's."""
+        return bool(self._flexible)
+
     def lowered(self, graph: Any) -> None:
         """Take over the names of the graph that coremltools reads."""
         self._graph = graph

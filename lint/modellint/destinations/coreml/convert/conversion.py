@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from modellint.destinations.comparison.process_lock import TURN
-from modellint.destinations.coreml.capture import bfloat16_constants, distinct_names, functionalized_writes, routes
+from modellint.destinations.coreml.capture import (
+    bfloat16_constants,
+    distinct_names,
+    functionalized_writes,
+    routes,
+    scripted_branches,
+)
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
@@ -160,6 +166,12 @@ def _captured(
         try:
             if route == "trace":
                 traced, raised = shared.traced(model, inputs, target)
+                is_own = supplied and not isinstance(model, torch.jit.ScriptModule)
+                if is_own and not inputs.flexible and scripted_branches.are_decided(traced.program):
+                    with scripted_branches.left_to_python():
+                        traced, raised = SharedCaptures().traced(model, inputs, target)
+                    scripted_branches.fold(traced.program)
+                    notes = (*notes, scripted_branches.NOTE)
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
