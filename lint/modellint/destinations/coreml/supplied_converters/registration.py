@@ -14,6 +14,7 @@ import torch
 
 from modellint.destinations.comparison.process_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.private.exact_means import exact_means
 from modellint.destinations.coreml.private.version_limits import facts
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
@@ -174,7 +175,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
     A converter is not supplied where the installed coremltools has its own that was measured to be right. Its tables are the same
     afterwards, order included, also when an exception passes.
     """
-    with TURN, operator_tables.tables_kept():
+    with TURN, operator_tables.tables_kept(), exact_means():
         parts, retired = Supplied(), facts().retired
         for name, converters in table().items():
             if name in retired and operator_tables.converter_of(name) is not None:
