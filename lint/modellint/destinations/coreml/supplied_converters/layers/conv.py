@@ -12,20 +12,36 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor
 
 
+_PLANE = 2
+"""Up to so many dimensions coremltools takes an output padding, beside a padding."""
+
+
 def _is_no_matter(arguments: dict[str, Any]) -> bool:
-    """Whether coremltools converts the convolution itself: it does, but for output padding without padding."""
-    return not arguments.get("transposed", True) or not any(arguments["output_padding"]) or any(arguments["padding"])
+    """Whether coremltools converts the convolution itself: it does, but for output padding without padding, or in three dimensions."""
+    if not arguments.get("transposed", True) or not any(arguments["output_padding"]):
+        return True
+    return any(arguments["padding"]) and len(arguments["weight"].shape) - 2 <= _PLANE
 
 
 def _grown(
-    x: Any, weight: Any, bias: Any, stride: list[int], output_padding: list[int], groups: int, dilation: list[int]
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    groups: int,
+    dilation: list[int],
 ) -> Any:
-    """Transposed convolution without padding, whose output is padded at its ends."""
+    """Transposed convolution whose output is padded at its ends, and then cut by the padding at both."""
     rank = weight.dim() - 2
     convolve = getattr(torch.nn.functional, f"conv_transpose{rank}d")
     output = convolve(x, weight, None, stride, 0, 0, groups, dilation)
-    each = list(output_padding) * (rank if len(output_padding) == 1 else 1)
+    each, cuts = (list(sizes) * (rank if len(sizes) == 1 else 1) for sizes in (output_padding, padding))
     output = torch.nn.functional.pad(output, [margin for size in reversed(each) for margin in (0, size)])
+    for axis, cut in enumerate(cuts, 2):
+        if cut:
+            output = output[(slice(None),) * axis + (slice(cut, -cut),)]
     return output if bias is None else output + bias.reshape([-1, *([1] * rank)])
 
 
@@ -42,8 +58,8 @@ def conv_transpose(
     groups: int = 1,
     dilation: list[int] = [1],  # noqa: B006
 ) -> Any:
-    """Transposed convolution with output padding and no padding."""
-    return _grown(x, weight, bias, stride, output_padding, groups, dilation)
+    """Transposed convolution with output padding, and no padding or three dimensions."""
+    return _grown(x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @expresses("convolution", "_convolution", exactness=within(16), unless=_is_no_matter)
@@ -62,5 +78,5 @@ def convolution(
     cudnn_enabled: object = None,
     allow_tf32: object = None,
 ) -> Any:
-    """Convolution operator of any kind, transposed with output padding and no padding."""
-    return _grown(x, weight, bias, stride, output_padding, groups, dilation)
+    """Convolution operator of any kind, transposed with output padding, and no padding or three dimensions."""
+    return _grown(x, weight, bias, stride, padding, output_padding, groups, dilation)
