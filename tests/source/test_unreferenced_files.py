@@ -242,7 +242,7 @@ BY_NAME = NET.replace("        return x + 1", "        return self.lin.forward(x
         ({"tools.py": HEAD + "nn.utils.weight_norm(print)\n"}, "warning"),
         ({"tools.py": HEAD + "def look(net, f):\n    net.register_forward_hook(f)\n"}, "warning"),
         ({"tools.py": HEAD + "net = torch.compile(print)\n"}, "warning"),
-        ({"tools.py": "import re\n\nNAME = re.compile('a')\n"}, "info"),
+        ({"tools.py": "import re\nimport torch\n\nNAME = re.compile('a')\n"}, "info"),
         ({"pyproject.toml": "[project]\nname = 'nets'\n"}, "warning"),
         ({"train.py": ""}, "warning"),
     ],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from modellint.source.project.index import Project
 
 _SET = re.compile(
-    rb"register_(?:module_)?(?:full_)?(?:forward|backward)_|\bweight_norm\b|\bspectral_norm\b|\bprune\b|\.compile\(|\b_?hooks?\b"
+    rb"register_(?:module_)?(?:full_)?(?:forward|backward)_|\bweight_norm\b|\bspectral_norm\b|\bprune\b|(?<!re)\.compile\(|\b_?hooks?\b"
     rb"|\bfully_shard\b|\bFSDP\b|FullyShardedDataParallel|\bapply_hooks\b|\bthop\b|\btorchinfo\b|\btorchsummary\b|\bquantization\b"
 )
 """What sets hooks, parametrisations of the old kind or a compiled call, of PyTorch or of libraries that do."""
