@@ -93,7 +93,7 @@ def symbols_of_weights(flow: Recorder) -> frozenset[object]:
                 sizes = [part.layout.size(dim) for dim in dims] if part.layout is not None else []
                 products += [frozenset(symbol for symbol, _ in size[1].powers) for size in sizes if size is not None]
     fixed: set[object] = set()
-    while len(added := {symbol for product in products if len(product - fixed) == 1 for symbol in product - fixed}):
+    while added := {symbol for product in products if len(product - fixed) == 1 for symbol in product - fixed}:
         fixed |= added
     return frozenset(fixed)
 
