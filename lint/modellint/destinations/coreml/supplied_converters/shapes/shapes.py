@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_symbolic, mb, torch_type
-from modellint.destinations.coreml.supplied_converters.arguments import Unfit
-from modellint.destinations.coreml.supplied_converters.registration import builds, expresses
+from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
+from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Operand, Tensor
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 def alias(x: Tensor) -> Any:
     """Identity."""
     return x
+
+
+@adapts("constantchunk")
+def chunk(call: Call) -> Any:
+    """All of a tensor as the one chunk of it; coremltools goes through that as through several."""
+    x, attributes = call.args[0], call.node.attr
+    size = x.shape[attributes["dim"]]
+    if not is_symbolic(size) and len(call.node.outputs) == 1:
+        return mb.identity(x=x)
+    return NotImplemented
 
 
 @builds("resolve_conj")
