@@ -517,6 +517,10 @@ class _Paths:
                 if isinstance(symbol, External):
                     if symbol.name.startswith("torch.nn.") and not _NO_WEIGHTS.fullmatch(symbol.name):
                         return False
+                    # A class of the project itself that no import leads to here: a program puts its own folder on the path.
+                    first, _, last = symbol.name.partition(".")
+                    if first not in OF_LIBRARIES and last.rpartition(".")[2][:1].isupper():
+                        return False
                 elif (
                     isinstance(symbol, ClassRef)
                     and self.project.is_module(symbol) is not False
