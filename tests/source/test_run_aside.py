@@ -129,6 +129,25 @@ def test_what_a_script_that_trains_builds(tmp_path: Path, script: str, severity:
     assert severities(tmp_path, "shrink", "REG006", **files) == [severity]
 
 
+def test_a_model_whose_layers_a_program_finds_by_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    net = HEAD.replace("\n\n\n", "\n\nfrom parts.layers import Wide\n\n\n") + (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.wide = Wide()\n"
+        "\n    def forward(self, x):\n        return torch.cdist(self.wide(x), x)\n"
+    )
+    wide = (
+        "class Wide(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(4, 4)\n"
+        "\n    def forward(self, x):\n        return self.lin(x)\n"
+    )
+    script = "from parts.net import Net\n\nmodel = Net()\nloss = model(3).sum()\nloss.backward()\n"
+    for name, text in {"parts/net.py": net, "parts/layers.py": HEAD + wide, "train.py": script}.items():
+        (tmp_path / "soft" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "soft" / name).write_text(text, "utf-8")
+    arguments = ["check", "--output-format", "json", "--no-cache", "--select", "OPS001", str(tmp_path)]
+    found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert [finding["severity"] for finding in found] == ["error"]
+
+
 SPREAD = """
 def spread(x, eps=1e-12):
     return x.pow(2).sum(dim=1).clamp(min=eps).sqrt()
