@@ -33,6 +33,13 @@ def signed(x: Tensor) -> Tensor:
     return x - 1
 
 
+@torch.jit.script_if_tracing
+def scaled(x: Tensor) -> Tensor:
+    if x.ndim == 1:
+        return x.unsqueeze(0)
+    return x * float(x.abs().sum().item())
+
+
 @torch.jit.script
 def with_depth(x: Tensor) -> Tensor:
     if x.dim() == 3:
@@ -65,6 +72,11 @@ def test_a_branch_of_a_compiled_function(steps: list[Any], is_told: bool) -> Non
     exported = modellint.export(Net(*steps).eval(), (torch.randn(2, 5),), frontend="trace", precision="fp32")
     assert exported.verification.ok
     assert ("the branches that the inputs' sizes decide" in str(exported)) is is_told
+
+
+def test_a_number_that_a_compiled_function_takes_is_not_that_of_the_example() -> None:
+    with pytest.raises(modellint.ExportError, match="op 'float' not implemented"):
+        modellint.export(Net(scaled).eval(), (torch.randn(2, 5),), frontend="trace", precision="fp32")
 
 
 def test_a_branch_is_kept_where_sizes_may_change() -> None:

@@ -38,8 +38,37 @@ def left_to_python() -> Iterator[None]:
 
 
 def are_decided(program: Any) -> bool:
-    """Whether a TorchScript module has branches or loops, and the sizes of its inputs decide all of them; those are gone then."""
-    return bool(_places(program.inlined_graph)) and fold(program)
+    """Whether a TorchScript module has branches or loops, and the sizes of its inputs decide all of them; those are gone then.
+
+    Not where it takes a number out of what is computed of its inputs, too: Python would keep that of the example.
+    """
+    if not _places(program.inlined_graph) or not fold(program):
+        return False
+    graph = program._c._get_method("forward").graph
+    given = {value.debugName() for value in list(graph.inputs())[1:]}
+    return not any(_rests_on(node, given) for kind in _TAKES_NUMBERS for node in graph.findAllNodes(kind))
+
+
+def _rests_on(node: Any, given: set[str]) -> bool:
+    """Whether values of inputs, and not their sizes alone, decide what a node gives."""
+    seen: set[str] = set()
+    pending = [*node.inputs()]
+    for value in pending:
+        if value.debugName() in given:
+            return True
+        if value.debugName() not in seen and value.node().kind() not in _OF_SIZES:
+            seen.add(value.debugName())
+            pending += value.node().inputs()
+    return False
+
+
+_TAKES_NUMBERS = (
+    *("aten::item", "aten::Int", "aten::Float", "aten::Bool", "prim::tolist"),
+    *("aten::IntImplicit", "aten::FloatImplicit", "aten::ScalarImplicit", "aten::ComplexImplicit"),
+)
+"""TorchScript's operators that give a number of Python's for a tensor."""
+_OF_SIZES = frozenset({"aten::size", "aten::dim", "aten::len", "aten::numel", "prim::dtype", "prim::device"})
+"""What it knows of a tensor without its values."""
 
 
 def fold(program: Any) -> bool:

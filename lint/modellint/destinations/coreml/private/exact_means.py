@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-MODULE = "coremltools.converters.mil.mil.passes.defs.cleanup.fuse_reduce_mean"
+_MODULE = "coremltools.converters.mil.mil.passes.defs.cleanup.fuse_reduce_mean"
 _TOLERANCE = 1e-6
 """Of the number itself: what float32 rounds."""
 
@@ -20,7 +20,7 @@ def exact_means() -> Iterator[None]:
     ``1 / n``, and of a million every smaller factor.
     """
     try:
-        module: Any = importlib.import_module(MODULE)
+        module: Any = importlib.import_module(_MODULE)
         is_near = module._check_var_scalar_value
     except (ImportError, AttributeError):
         # A version whose pass is written otherwise.

@@ -32,12 +32,7 @@ TABLE = (
     (f"{_TORCH}.converter", "TranscriptionContext.add", "2 torch_name override", ALL),
     (f"{_TORCH}.converter", "TranscriptionContext.push", "2", SUPPLIED),
     (f"{_TORCH}.converter", "TranscriptionContext.pop", "1", SUPPLIED),
-    (
-        "coremltools.converters.mil.mil.passes.defs.cleanup.fuse_reduce_mean",
-        "_check_var_scalar_value",
-        "3",
-        SUPPLIED,
-    ),
+    (f"{_MIL}.passes.defs.cleanup.fuse_reduce_mean", "_check_var_scalar_value", "3", SUPPLIED),
     (f"{_TORCH}.ops", "convert_nodes", "2 early_exit", WALK),
     (f"{_TORCH}.ops", "convert_single_node", "2", WALK),
     (f"{_TORCH}.internal_graph", "_expand_and_optimize_ir", "1", TRACE),

@@ -176,17 +176,12 @@ def may_mean(project: Project, dotted: str, level: int, importer: str, path: str
 def _has_its_own(project: Project, importer: str, end: str, root: str) -> bool:
     """Whether a folder above a file, and not above another one, holds a module of a name: a program's own folder comes first."""
     folder = os.path.dirname(importer)  # noqa: PTH120
-    while len(folder) > 1 and not root.startswith(folder):
+    while len(folder) > 1 and not f"{root}{os.sep}".startswith(folder + os.sep):
         holder, name = os.path.split(folder + end)
         if name in project.mentions.names_in(holder):
             return True
         folder = os.path.dirname(folder)  # noqa: PTH120
     return False
-
-
-def _common(path: str, other: str) -> str:
-    """The folder that holds both files."""
-    return os.path.commonpath((path, other))
 
 
 def _names_outside_of_imports(project: Project, other: str, written: re.Pattern[bytes]) -> bool:
@@ -322,8 +317,8 @@ def _is_run_by_programs(project: Project, path: str) -> bool:
     pending = [path]
     for one in pending:
         # The nearest first: a file is run by what stands about it.
-        others = sorted(project.mentions.naming(import_name(one)), key=lambda path: -len(_common(path, one)))
-        for other in others[:_MOST_FILES]:
+        naming = project.mentions.naming(import_name(one))
+        for other in sorted(naming, key=lambda other: -len(os.path.commonpath((other, one))))[:_MOST_FILES]:
             if other in seen or other.endswith(".ipynb") or not _imports(project, other, one):
                 continue
             file = project.file(other)
