@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import modellint
+from modellint.authoring import coreml
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint_rules.operators.refusal_conditions import Refusal
 from modellint_rules.operators.refusal_table import refusals
@@ -89,14 +91,22 @@ def converts_exported(
 
 
 @pytest.mark.parametrize("use", refusals(), ids=lambda use: use.shown)
-def test_refused(use: Refusal) -> None:
+def test_refused(use: Refusal, tmp_path: Path) -> None:
     shapes, expression, layer = use.example
     text = text_of(shapes, expression, layer)
     model, inputs = built(text, use.shown), tuple(map(tensor, shapes.split()))
+    (tmp_path / "modellint.toml").write_text(f'coreml-version = "{coreml.here()}"\n', "utf-8")
+    found = modellint.check_source(text, str(tmp_path / "model.py")).diagnostics
+    findings = [one for one in found if one.code == "OPS002"]
+    if use.lifted is not None and coreml.is_at_least(coreml.here(), use.lifted):
+        assert converts_traced(model, inputs)
+        assert converts_exported(model, inputs)
+        assert not findings
+        return
     assert converts_traced(model, inputs) == use.trace
     assert converts_exported(model, inputs) == use.export
     assert (use.export and not converts_exported(model, inputs, ({},))) == use.core_only
-    (finding,) = [one for one in modellint.check_source(text).diagnostics if one.code == "OPS002"]
+    (finding,) = findings
     assert finding.severity.label == ("warning" if use.trace or use.export else "error")
     assert finding.span is not None
     assert text.splitlines()[finding.span.row - 1].lstrip().startswith("return")

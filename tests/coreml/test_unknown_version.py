@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,12 @@ def test_a_supplied_converter_retires_where_there_is_a_right_one(
 
 
 def test_facts_by_version() -> None:
-    assert [facts.coremltools for facts in shipped()] == ["8.3.0", "9.0", "9.1.dev1"]
-    assert measured("9.0", front_end_digest()) is not None
+    assert [facts.name for facts in shipped()] == ["8.3.0", "9.0", "9.1.dev1", "main-e0e2f42"]
+    assert [facts.coremltools for facts in shipped()] == ["8.3.0", "9.0", "9.1.dev1", "9.1.dev1"]
+    assert measured(metadata.version("coremltools"), front_end_digest()) is not None
     assert measured("9.1", front_end_digest()) is None
     assert nearest("9.0.1").coremltools == nearest("9.0").coremltools == "9.0"
-    assert nearest("9.1").coremltools == "9.1.dev1"
+    assert nearest("9.1").name == nearest("9.1.dev1").name == "9.1.dev1"
+    assert nearest("main-e0e2f42").name == "main-e0e2f42"
     assert nearest("6.0").coremltools == "8.3.0"
     assert order("9.1.dev1") < order("9.1b1") < order("9.1") == order("9.1.0") < order("10.0")

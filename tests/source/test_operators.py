@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
-from modellint.data.operator_conversion import RELEASED, UnknownVersion, operator, public_name, table_version
+from modellint.data.operator_conversion import NEWEST, UnknownVersion, operator, public_name, table_version
 from modellint.settings import TARGETS
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
@@ -167,12 +167,43 @@ def test_help_names_a_rewrite_or_what_comes() -> None:
     (lerp,) = modellint.check_source(net("return torch.lerp(x, y, w)")).diagnostics
     assert lerp.help == "Write `x + z * (y - x)` for `torch.lerp(x, y, z)`; it may round differently"
     (select,) = modellint.check_source(net("return torch.masked_scatter(x, x > 0, y)")).diagnostics
-    assert select.help == "The next coremltools has a converter"
+    assert select.help == "coremltools 9.1.dev1 has a converter"
     (prod,) = modellint.check_source(net("return x.prod()")).diagnostics
     assert prod.help == (
         "Write `torch.cumprod(x, 1)[:, -1]` for `torch.prod(x, dim=1)`; it may round differently. "
         "The next coremltools has a converter"
     )
+
+
+LATER = {
+    "asinh": ("return torch.asinh(x)", "OPS001", ("9.0",)),
+    "prod": ("return x.prod()", "OPS001", ("9.0", "9.1.dev1")),
+    "or": ("return (x > 0) | (y > 0)", "OPS001", ("9.0",)),
+    "or in place": ("m = x > 0\nm |= y > 0\nreturn m", "OPS001", ("9.0", "9.1.dev1")),
+    "and in place": ("m = x > 0\nm &= y > 0\nreturn m", "OPS001", ("9.0", "9.1.dev1")),
+    "dots": ("return torch.einsum('...ij,...jk->...ik', x, y)", "OPS002", ("9.0",)),
+    "bicubic": ("return F.interpolate(x, scale_factor=2, mode='bicubic')", "OPS002", ("9.0", "9.1.dev1")),
+    "alpha": ("return torch.add(x, y, alpha=3)", "OPS007", ("9.0",)),
+    "lowest": ("return x.masked_fill(y > 0, torch.finfo(torch.float32).min)", "NUM001", ("9.0",)),
+    "low": ("return x.masked_fill(y > 0, -1e9)", "NUM001", ("9.0", "9.1.dev1", "main-e0e2f42")),
+}
+
+
+@pytest.mark.parametrize("version", ["9.0", "9.1.dev1", "main-e0e2f42"])
+@pytest.mark.parametrize("name", LATER)
+def test_findings_follow_the_version(name: str, version: str) -> None:
+    body, code, reported = LATER[name]
+    Path("modellint.toml").write_text(f"coreml-version = '{version}'\n", "utf-8")
+    codes = [finding.code for finding in modellint.check_source(net(body)).diagnostics]
+    assert (code in codes) == (version in reported)
+
+
+@pytest.mark.parametrize("version", ["9.0", "9.1.dev1", "main-e0e2f42"])
+def test_operators_of_packages_follow_the_version(version: str) -> None:
+    Path("modellint.toml").write_text(f"coreml-version = '{version}'\n", "utf-8")
+    text = "from torchvision import ops\n" + net("return ops.roi_align(x, y, 3), ops.roi_pool(x, y, 3)")
+    operators = [finding.operator for finding in modellint.check_source(text).diagnostics if finding.code == "OPS001"]
+    assert operators == [*["torchvision::roi_align"] * (version == "9.0"), "torchvision::roi_pool"]
 
 
 SIGNS = {
@@ -265,7 +296,7 @@ def test_version() -> None:
     assert "coremltools 8.0 has no converter for `aten::clamp_max`" in done.stdout
     assert run("check", "-", "--coreml-version", "8.1", stdin=text).exit_code == 0
     assert run("check", "-", "--coreml-version", "8.3.0", stdin=text).exit_code == 0
-    for wrong in ("5.2", "99.0", "new"):
+    for wrong in ("5.2", "99.0", "new", "main-1234567", "9.x"):
         done = run("check", "-", "--coreml-version", wrong, stdin=text)
         assert done.exit_code == 2
         assert "--coreml-version" in done.stderr
@@ -286,11 +317,12 @@ def test_cache_knows_where_the_model_goes(tmp_path: Path) -> None:
 
 
 def test_table_is_in_order() -> None:
-    assert RELEASED[-1] == "9.0"
-    assert table_version(None) == table_version("9.0") == len(RELEASED) - 1
+    assert table_version(None) == table_version("9.0") == table_version("9.0.1") == NEWEST
+    assert table_version("9.1.dev1") == table_version("9.1") == table_version("9.1.3") == NEWEST + 1
+    assert table_version("main-e0e2f42") == NEWEST + 2
     assert table_version("7.1") == VERSIONS.index("7.0")
     with pytest.raises(UnknownVersion):
-        table_version("9.1")
+        table_version("9.2")
     assert OPERATORS.keys() == SINCE.keys()
     assert all(OPERATORS.values())
     for since in SINCE.values():

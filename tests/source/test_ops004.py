@@ -310,3 +310,14 @@ def test_no_fix_in_a_class_of_images() -> None:
         part for part in modellint.check_source(net(init, arguments=", n=4")).diagnostics if part.code == "OPS004"
     ]
     assert [(part.severity, part.fix) for part in findings] == [(Severity.INFO, None)]
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"), [("9.0", Severity.ERROR), ("9.1.dev1", Severity.ERROR), ("main-e0e2f42", None)]
+)
+def test_ranks_follow_the_version(version: str, severity: Severity | None) -> None:
+    Path("modellint.toml").write_text(f"coreml-version = '{version}'\n", "utf-8")
+    findings = found(net("self.layers = nn.Sequential(nn.Conv1d(8, 16, 1), nn.PReLU(16))", "return self.layers(x)"))
+    assert [finding.severity for finding in findings] == ([] if severity is None else [severity])
+    (wide,) = found(net("self.layers = nn.Sequential(nn.Conv3d(8, 16, 1), nn.PReLU(16))", "return self.layers(x)"))
+    assert wide.severity is Severity.ERROR

@@ -158,6 +158,17 @@ def results() -> tuple[Results, ...]:
     )
 
 
+@lru_cache
+def is_wrong(fault: str, name: str) -> bool:
+    """Whether any run of a fault's programs came out wrong beside a version.
+
+    Raises:
+        KeyError: There is no such fault, or it was not run beside that version.
+    """
+    programs = json.loads(place(name).read_bytes())["faults"][fault]
+    return any(outcome["result"] == "wrong" for outcomes in programs.values() for outcome in outcomes.values())
+
+
 def text(found: Results) -> str:
     """The text of a version's file."""
     faults = {

@@ -1,7 +1,7 @@
 """Facts of versions of coremltools: what was measured in an environment that has the version, a file for each.
 
-``python -m modellint.measure.coreml_version`` writes the file of the installed one. Two states of its sources may go by one version: a
-digest of the sources of its PyTorch front end tells them apart.
+``python -m modellint.measure.coreml_version [--name NAME]`` writes the file of the installed one. Two states of its sources may go by one
+version: a digest of the sources of its PyTorch front end tells them apart, and a name with the commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}
 class VersionFacts(NamedTuple):
     """What is known of one version."""
 
+    name: str
+    """The version, or for a state between two versions a name with the commit: ``main-1234567``."""
     coremltools: str
+    """What it calls itself."""
     digest: str
     """Of the sources of its PyTorch front end."""
     torch: str
@@ -44,6 +47,16 @@ def order(version: str) -> tuple[tuple[int, ...], int, int]:
     return tuple(numbers), _BEFORE.get(match[2], len(_BEFORE)), int(match[3] or 0)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a version, and no name of a state between two."""
+    return _PARTS.fullmatch(text) is not None
+
+
+def is_release(text: str) -> bool:
+    """Whether a text is the version of a release, and none that came before it for trial."""
+    return is_version(text) and order(text)[1] == len(_BEFORE)
+
+
 @lru_cache
 def shipped() -> tuple[VersionFacts, ...]:
     """The facts of all versions that were measured, the oldest first."""
@@ -51,7 +64,7 @@ def shipped() -> tuple[VersionFacts, ...]:
         json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json") if not path.name.startswith("faults-")
     ]
     facts = [VersionFacts(**{name: _frozen(value) for name, value in table.items()}) for table in tables]
-    return tuple(sorted(facts, key=lambda known: order(known.coremltools)))
+    return tuple(sorted(facts, key=lambda known: (order(known.coremltools), not is_version(known.name), known.name)))
 
 
 def _frozen(value: Any) -> Any:
@@ -67,6 +80,7 @@ def measured(version: str, digest: str) -> VersionFacts | None:
 
 
 def nearest(version: str) -> VersionFacts:
-    """The facts that stand in for a version: those of the newest that is not newer, or else of the oldest."""
-    older = [known for known in shipped() if order(known.coremltools) <= order(version)]
-    return older[-1] if older else shipped()[0]
+    """The facts that stand in for a version: those of the newest that is not newer, or else of the oldest; of a name its own."""
+    older = [known for known in shipped() if is_version(known.name) and order(known.coremltools) <= order(version)]
+    named = [known for known in shipped() if known.name == version]
+    return (named or older or shipped())[-1 if named or older else 0]

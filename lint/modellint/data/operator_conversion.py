@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
+from modellint.data.coremltools_version_facts import is_release, is_version, order
 
-RELEASED = tuple(version for version in VERSIONS if not version.startswith("main"))
-"""The versions of coremltools that were released; behind them stands what its repository held later."""
+NEWEST = max(at for at, version in enumerate(VERSIONS) if is_release(version))
+"""The place in the table of the newest release; behind it stand previews, and states of coremltools' repository, by their commits."""
 
 
 class UnknownVersion(Exception):
@@ -45,25 +46,23 @@ class Operator(NamedTuple):
 
 def version_shown(version: str | None) -> str:
     """A version as people read it."""
-    return version or RELEASED[-1]
+    return version or VERSIONS[NEWEST]
 
 
 def table_version(version: str | None) -> int:
     """The place in the table of a version: the newest entry that is not newer, the newest release for None."""
     if version is None:
-        return len(RELEASED) - 1
-    try:
-        wanted = _numbers(version)
-    except ValueError:
-        raise UnknownVersion(f"{version!r} is not a version such as {RELEASED[-1]}") from None
-    newest = _numbers(RELEASED[-1])
-    if wanted < _numbers(RELEASED[0]) or wanted[: len(newest)] > newest:
-        raise UnknownVersion(f"coremltools {version} is not in the operator table; it knows {', '.join(RELEASED)}")
-    return max(at for at, known in enumerate(RELEASED) if _numbers(known) <= wanted)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+        return NEWEST
+    if version in VERSIONS:
+        return VERSIONS.index(version)
+    if not is_version(version):
+        raise UnknownVersion(f"{version!r} is not a version such as {VERSIONS[NEWEST]}")
+    numbered = [known for known in VERSIONS if is_version(known)]
+    wanted, (newest, *_) = order(version), order(numbered[-1])
+    older = [known for known in numbered if order(known) <= wanted]
+    if not older or wanted[0][: len(newest)] > newest:
+        raise UnknownVersion(f"coremltools {version} is not in the operator table; it knows {', '.join(VERSIONS)}")
+    return VERSIONS.index(older[-1])
 
 
 def public_name(name: str) -> str:
@@ -85,7 +84,7 @@ def operator(name: str, version: str | None = None) -> Operator | None:
     first = min(since.trace, max(min(since.export, since.core), EXPORT_SINCE))
     coming = None
     if at < first < len(VERSIONS):
-        coming = f"coremltools {VERSIONS[first]}" if first < len(RELEASED) else "The next coremltools"
+        coming = f"coremltools {VERSIONS[first]}" if is_version(VERSIONS[first]) else "The next coremltools"
     exports = at >= EXPORT_SINCE
     return Operator(
         name,

@@ -1,12 +1,14 @@
 """Measurement of a version of coremltools: writes the file of the installed one below ``data/coreml``.
 
-``python -m modellint.measure.coreml_version``, in an environment that has the version, and torch. What no environment tells by itself
-(the first numpy that breaks it) stays as the file has it, or comes from the nearest older version. What retires a supplied converter is
+``python -m modellint.measure.coreml_version [--name NAME]``, in an environment that has the version, and torch. A state between two
+versions is named by its commit, ``--name main-1234567``. What no environment tells by itself (the first numpy that breaks it) stays as
+the file has it, or comes from the nearest older version. What retires a supplied converter is
 bit-equal on its programs, by both routes.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -53,6 +55,11 @@ PROGRAMS: Mapping[str, tuple[Callable[[Tensor], Tensor], ...]] = {
         lambda x: torch.bitwise_xor(x > 0, x > 1).to(torch.int32),
         lambda x: torch.bitwise_xor(_whole(x), _whole(x + 1)),
     ),
+    "l1_loss": (
+        lambda x: nn.functional.l1_loss(x, x.flip(0)),
+        lambda x: nn.functional.l1_loss(x, x.flip(1), reduction="sum"),
+        lambda x: nn.functional.l1_loss(x, x.flip(0), reduction="none"),
+    ),
     "masked_scatter": (
         lambda x: x.masked_scatter(x > 0, x.flip(0)),
         lambda x: x.masked_scatter(x[0] > 0, x.flip(0)),
@@ -63,6 +70,19 @@ PROGRAMS: Mapping[str, tuple[Callable[[Tensor], Tensor], ...]] = {
         lambda x: x.new_ones(x.shape[0], 2),
         lambda x: x.new_ones((2, 3), dtype=torch.int32),
         lambda x: _whole(x).new_ones(2),
+    ),
+    "prod": (torch.prod, lambda x: _whole(x).prod(), lambda x: (x > 0).prod()),
+    "prod.dim_int": (
+        lambda x: x.prod(1),
+        lambda x: x.prod(-2, keepdim=True),
+        lambda x: _whole(x).prod(0),
+        lambda x: (x > -3).prod(1),
+    ),
+    "tensor_split": (
+        lambda x: x.tensor_split(3, 1)[0],
+        lambda x: x.tensor_split(2)[1],
+        lambda x: x.tensor_split((1, 3), 1)[1],
+        lambda x: _whole(x).tensor_split(3, -1)[2],
     ),
     "unfold": (
         lambda x: x.unfold(1, 2, 1),
@@ -75,9 +95,10 @@ PROGRAMS: Mapping[str, tuple[Callable[[Tensor], Tensor], ...]] = {
 """What shows that coremltools' own converter is right, by the name it goes by. One without programs is never taken for right."""
 
 
-def measured() -> VersionFacts:
-    """What is found out about the installed version."""
+def measured(name: str = ct.__version__) -> VersionFacts:
+    """What is found out about the installed version, under a name."""
     return VersionFacts(
+        name=name,
         coremltools=ct.__version__,
         digest=front_end_digest(),
         torch=torch.__version__.partition("+")[0],
@@ -123,9 +144,11 @@ def text(facts: VersionFacts) -> str:
 
 def place(facts: VersionFacts) -> Path:
     """The file of a version."""
-    return FOLDER / f"{facts.coremltools}.json"
+    return FOLDER / f"{facts.name}.json"
 
 
 if __name__ == "__main__":
-    found_out = measured()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", default=ct.__version__)
+    found_out = measured(parser.parse_args().name)
     place(found_out).write_text(text(found_out), "utf-8")

@@ -2,8 +2,9 @@
 
 ``python -m modellint.measure.operator_table measure FOLDER [SHARE [NAME …]]`` captures and converts samples of every API, or of those
 named, which takes an hour; two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` writes
-``data/coreml_operators.json``; names without a measurement in the folder keep their rows. It needs expecttest beside coremltools and
-torch; what is measured already is not measured again.
+``data/coreml_operators.json``: what the installed version converts is since that version, or since an older one by the names of its
+converters; names without a measurement in the folder keep their rows. It needs expecttest beside coremltools and torch; what is measured
+already is not measured again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 
 from modellint.data.coreml_operators import OPERATORS, SINCE, Since
+from modellint.data.operator_conversion import NEWEST
 from modellint.destinations.coreml.private.entry_points import (
     ct,
     exported_operators,
@@ -30,13 +32,12 @@ from modellint.destinations.coreml.private.entry_points import (
     silence,
     traced_operators,
 )
+from modellint.destinations.coreml.private.version_limits import facts
 from modellint.measure.operator_probes import Api, Probe, Sample, apis
 
 TARGETS = {"iOS15": ct.target.iOS15, "iOS16": ct.target.iOS16, "iOS17": ct.target.iOS17, "iOS18": ct.target.iOS18}
 ROUTES = ("trace", "export", "core")
 """`torch.jit.trace`; `torch.export` with `run_decompositions({})`; the same with core ATen decompositions."""
-NEWEST = "9.0"
-"""The version that is installed, and was asked."""
 EXPORT_SINCE = "7.2"
 _BROKEN = re.compile("has no attribute|(?:not enough|too many) values to unpack")
 """What Python says of a converter that calls an operation that does not exist (`asinh`), or expects arguments that a route does not give:
@@ -263,15 +264,15 @@ def _shard(by_name: dict[str, Api], number: int, count: int) -> list[Api]:
 
 
 def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
-    """What source checks need of the measurements: the operator, by each route the first version that converts, the iOS.
+    """What measurements beside the installed version say: the operator, by each route the first version that converts, the iOS.
 
     A route that refuses every sample, though each operator has a converter, is taken to convert: something that was not tried may. It is
     not where the converter itself fails at what that route hands it, whatever the arguments are (``_BROKEN``).
     """
     order, _, _ = versions()
     known = [names_of(version) for version in order]
-    released = order.index(NEWEST)
-    limits: dict[str, tuple[str, Since]] = {}
+    here = order.index(facts().name)
+    found: dict[str, tuple[str, Since]] = {}
 
     def first(route: dict[str, Any]) -> int:
         if not route["captured"]:
@@ -284,7 +285,7 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
             while at and operators <= known[at - 1]:
                 at -= 1
             since = min(since, at)
-        if since > released and route["target"] is not None:
+        if since > here and route["target"] is not None:
             raise AssertionError(f"converts without converters: {route}")
         return since
 
@@ -302,12 +303,44 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
             targets = [int(routes["core"]["target"][3:])]
         ios = min(targets, default=15)
         exports = min(since["export"], since["core"])
-        if since["trace"] or exports > order.index(EXPORT_SINCE) or ios > 15:
-            lacking = "export" if since["trace"] <= released < exports or not (since["trace"] or ios > 15) else "trace"
-            kind = _lacking(routes[lacking]["operators"], known[released if since[lacking] > released else 0])
-            if kind:
-                limits[entry["name"]] = kind, Since(since["trace"], since["export"], since["core"], ios)
-    return dict(sorted(limits.items()))
+        lacking = "export" if since["trace"] <= here < exports or not (since["trace"] or ios > 15) else "trace"
+        kind = _lacking(routes[lacking]["operators"], known[here if since[lacking] > here else 0])
+        found[entry["name"]] = kind, Since(since["trace"], since["export"], since["core"], ios)
+    return dict(sorted(found.items()))
+
+
+def with_rows(found: Mapping[str, tuple[str, Since]]) -> dict[str, tuple[str, Since]]:
+    """The rows of the table, with what was measured beside the installed version. What limits nothing is no row."""
+    order, _, _ = versions()
+    at, export_since = order.index(facts().name), order.index(EXPORT_SINCE)
+    told = {name: (operator, SINCE[name]) for name, operator in OPERATORS.items()}
+    for name, (kind, since) in found.items():
+        if name in told:
+            kind, before = told[name]
+            if at != NEWEST:
+                since = since._replace(
+                    ios=before.ios if min(before[:3]) <= NEWEST or min(since[:3]) > at else since.ios
+                )
+            since = Since(
+                _since(before.trace, since.trace, at),
+                _since(before.export, since.export, at),
+                _since(before.core, since.core, at),
+                since.ios,
+            )
+        told[name] = kind, since
+    return {
+        name: (kind, since)
+        for name, (kind, since) in told.items()
+        if kind and (since.trace or min(since.export, since.core) > export_since or since.ios > 15)
+    }
+
+
+def _since(before: int, found: int, at: int) -> int:
+    """Since when a route converts, by the table and by a measurement beside the version at a place."""
+    if found > at:
+        # What was measured beside a later version stays.
+        return before if before > at else found
+    return found if at == NEWEST else min(before, at)
 
 
 def _lacking(sets: Iterable[Iterable[str]], known: frozenset[str]) -> str:
@@ -327,7 +360,6 @@ def table(rows_by_name: Mapping[str, tuple[str, Since]]) -> str:
     for name, (kind, since) in sorted(rows_by_name.items()):
         groups.setdefault(since, {})[name] = kind
     data = {
-        "coremltools": ct.__version__,
         "torch": torch.__version__.partition("+")[0],
         "versions": order,
         "export_since": EXPORT_SINCE,
@@ -358,10 +390,7 @@ def main(arguments: Sequence[str]) -> None:
     place = Path(folder)
     if what == "write":
         written = Path(str(resources.files("modellint.data").joinpath("coreml_operators.json")))
-        measurements = read(place)
-        kept = OPERATORS.keys() - {entry["name"] for entry in measurements}
-        rows_kept = {name: (OPERATORS[name], SINCE[name]) for name in kept}
-        written.write_text(table({**rows_kept, **rows(measurements)}), "utf-8")
+        written.write_text(table(with_rows(rows(read(place)))), "utf-8")
     if what == "measure":
         number, count = (int(part) for part in (rest[0] if rest else "0/1").split("/"))
         by_name = {name: api for name, api in apis().items() if name in rest[1:] or not rest[1:]}

@@ -35,7 +35,9 @@ class Fp16OverflowLiteral(Rule):
     ## Why
     A model is converted to float16 unless `--precision fp32` is set, and float16 ends at 65504. coremltools keeps the one
     operation that holds the number in float32, and casts its result: `-1e9` becomes minus infinity there. A row of
-    attention scores that is masked as a whole then gives NaN from `softmax`, where PyTorch gives equal weights.
+    attention scores that is masked as a whole then gives NaN from `softmax`, where PyTorch gives equal weights. From
+    9.1.dev1 on, coremltools makes the largest float16 of numbers beyond 1e38, such as `torch.finfo(torch.float32).min`: with such a
+    version (`coreml-version`; live checks ask the installed one) they are no finding.
 
     ## Bad
     ```python
@@ -102,6 +104,8 @@ class Fp16OverflowLiteral(Rule):
             numbers = use.known() or []
             if use.node in said or not _overflows(use, numbers) or _is_only_compared(code, use):
                 continue
+            if all(map(_is_lowest, numbers)) and not coreml.has_fault(_FAULT, code.destination.coremltools):
+                continue
             name = name_of_number(code, use)
             if name is not None and name in said:
                 continue
@@ -139,6 +143,8 @@ class Fp16OverflowLiteral(Rule):
                 continue
             if met.how == TERM and not subject.depends_on(met, data):
                 continue
+            if _is_lowest(met.number) and not coreml.has_fault(_FAULT, coreml.here()):
+                continue
             becomes = "-inf" if met.number < 0 else "inf"
             yield subject.finding(
                 self,
@@ -147,6 +153,14 @@ class Fp16OverflowLiteral(Rule):
                 modules=[met.call.module],
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
+
+
+_FAULT = "lowest-mask"
+
+
+def _is_lowest(number: float) -> bool:
+    """Whether a number is of the size of float32's largest: coremltools makes float16's largest of it from 9.1.dev1 on."""
+    return abs(number) >= 1e38
 
 
 def _is_only_compared(code: Code, use: NumberUse) -> bool:

@@ -24,8 +24,8 @@ OF_PACKAGES = {
     "torchvision.ops.PSRoIAlign": "torchvision::ps_roi_align",
     "torchvision.ops.PSRoIPool": "torchvision::ps_roi_pool",
 }
-"""Functions and layers of other packages that run an operator of their own, for which coremltools has no converter by any route:
-converted with coremltools 9.0 and torchvision 0.28. Of torchvision's operators it has `nms` alone."""
+"""Functions and layers of other packages that run an operator of their own, for which coremltools 9.0 has no converter by any route:
+converted with it and torchvision 0.28. Of torchvision's operators it has `nms` alone; later ones stand in its table by these names."""
 OF_TORCH = {
     "torch.nn.attention.flex_attention.flex_attention": "flex_attention",
     "torch.nn.attention.flex_attention.create_block_mask": "flex_attention",

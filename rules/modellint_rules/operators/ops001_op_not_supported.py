@@ -149,6 +149,8 @@ class OpNotSupported(Rule):
 
         def lacking(use: Use) -> _Lack | None:
             kind = of_package(use.name)
+            if kind is not None and coreml.has_converter(kind, version):
+                return None
             if kind is not None:
                 return _Lack(OperatorSupport(use.name, kind, False, False, False, None, 15))
             row = coreml.operator(OF_INITIALISERS.get(use.name, use.name), version)
@@ -191,7 +193,10 @@ class OpNotSupported(Rule):
         yield from self._transposed(code)
         for node, sign, aside in signs_in_forward(code):
             like = coreml.operator(sign.function, version)
-            if like is None or (like.converts and sign.text != "&="):
+            in_place = sign.text.endswith("=")
+            if like is None or (
+                like.converts and (not in_place or coreml.has_converter(sign.kind.strip("_"), version))
+            ):
                 continue
             # A trace keeps an operator in place, whatever it is; an export does not.
             route, worst = (" from `torch.jit.trace`", Severity.WARNING) if like.converts else ("", Severity.ERROR)

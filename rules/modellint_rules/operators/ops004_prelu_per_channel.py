@@ -41,8 +41,9 @@ class PReLUPerChannel(Rule):
     taken back where the layer converts.
 
     ## Why
-    coremltools takes slopes that differ at rank 4 only. A model converts before it is trained, while all slopes are 0.25, and no
-    longer afterwards: "rank 3 or rank 5 input is only supported when all the values of alpha are same".
+    coremltools takes slopes that differ at rank 4 only, up to 9.1.dev1; in its repository at 2 and 3, too, since August 2026
+    (`coreml-version = "main-e0e2f42"`; live checks ask the installed one). A model converts before it is trained, while all
+    slopes are 0.25, and no longer afterwards: "rank 3 or rank 5 input is only supported when all the values of alpha are same".
 
     ## Bad
     ```python
@@ -134,20 +135,23 @@ class PReLUPerChannel(Rule):
             call = readings[0]
             if not all(_is_per_channel(reading) for reading in readings) or not _is_named(code, call.node.func):
                 continue
+            taken = coreml.prelu_ranks(code.destination.coremltools)
             ranks = _rank_beside(call, code) or _rank_in_forward(call, code)
+            if ranks is not None and ranks <= taken - {4}:
+                continue
             text = code.rewriter.of(call.node)
             shown = f"`{text}`" if len(text) < 60 and "\n" not in text else "this `PReLU`"
-            if ranks is not None and 4 not in ranks:
+            if ranks is not None and taken.isdisjoint(ranks):
                 severity, applicability = Severity.ERROR, Applicability.SAFE
                 rank = " or ".join(map(str, sorted(ranks)))
-                message = f"the input of {shown} has rank {rank}: once slopes differ, coremltools takes rank 4 only"
+                message = f"the input of {shown} has rank {rank}: once slopes differ, coremltools takes rank {_either(taken)} only"
                 message += ", unless core ATen decompositions take it apart"
             else:
                 severity, applicability = Severity.INFO, Applicability.UNSAFE
-                message = f"once the slopes of {shown} differ, coremltools takes an input of rank 4 only"
-            # Where the rank always is 4, nothing has to change.
-            is_four = ranks == frozenset({4}) or (ranks is None and _is_of_images(code))
-            fix = None if is_four else custom_prelu(code, call, applicability)
+                message = f"once the slopes of {shown} differ, coremltools takes an input of rank {_either(taken)} only"
+            # Where the rank always is one of these, nothing has to change.
+            is_taken = (ranks is not None and ranks <= taken) or (ranks is None and _is_of_images(code))
+            fix = None if is_taken else custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -158,7 +162,8 @@ class PReLUPerChannel(Rule):
         refused = _refused(subject)
         if refused is not None and not refused:
             return
-        version, ranks = _accepted()
+        version = coreml.here()
+        ranks = coreml.prelu_ranks(version)
         slopes = {name: state.tensor for state in subject.state for name in state.names}
         reported = set()
         for call in run.calls:
@@ -172,8 +177,7 @@ class PReLUPerChannel(Rule):
             yield subject.finding(
                 self,
                 f"the slopes of `PReLU` differ and its input has rank {tensor.rank}: coremltools {version} takes rank "
-                + " or ".join(map(str, sorted(ranks)))
-                + " only",
+                f"{_either(ranks)} only",
                 modules=[call.module],
                 advice=_ADVICE,
                 **(subject.binding(call.module).keywords() if is_layer else {"at": call.place}),
@@ -194,10 +198,8 @@ _ADVICE = "`CustomPReLU` converts at every rank; so does `torch.export` with cor
 _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tensor.prelu"})
 
 
-def _accepted() -> tuple[str, frozenset[int]]:
-    """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
-    version = coreml.installed("coremltools") or coreml.shown(None)
-    return version, coreml.prelu_ranks(version)
+def _either(ranks: Iterable[int]) -> str:
+    return " or ".join(map(str, sorted(ranks)))
 
 
 def _refused(subject: LiveModel) -> tuple[Blocker, ...] | None:

@@ -83,7 +83,7 @@ def _of_rows(names: Sequence[str], version: str | None) -> Support:
     return Support(
         "aten::" + kind,
         tuple(names),
-        _has_converter(kind, version),
+        has_converter(kind, version),
         _route(min(since.trace for since in rows), version),
         _route(min(plain, decomposed), version, decomposed < plain),
         min(since.ios for since in rows),
@@ -96,11 +96,12 @@ def _of_converter(kind: str, version: str | None) -> Support:
     gone = kind in until and table_version(version) >= VERSIONS.index(until[kind])
     trace, export = (None, None) if gone else (first, max(first, EXPORT_SINCE))
     return Support(
-        "aten::" + kind, (), _has_converter(kind, version), _route(trace, version), _route(export, version), 15
+        "aten::" + kind, (), has_converter(kind, version), _route(trace, version), _route(export, version), 15
     )
 
 
-def _has_converter(kind: str, version: str | None) -> bool:
+def has_converter(kind: str, version: str | None) -> bool:
+    """Whether a version has a converter under a name."""
     since, until = _converters()
     at = table_version(version)
     if kind not in since or VERSIONS.index(since[kind]) > at:

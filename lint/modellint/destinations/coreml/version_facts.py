@@ -36,6 +36,13 @@ class CoreML:
         return operator(name, version)
 
     @staticmethod
+    def has_converter(kind: str, version: str | None) -> bool:
+        """Whether a version has a converter under a name of its front end (``ior``, ``torchvision::roi_align``)."""
+        from modellint.destinations.coreml.operator_support import has_converter
+
+        return has_converter(kind, version)
+
+    @staticmethod
     def public_name(name: str) -> str:
         """The name under which the tables have a function or class of torch."""
         from modellint.data.operator_conversion import public_name
@@ -64,11 +71,30 @@ class CoreML:
         return exactness(operator)
 
     @staticmethod
-    def prelu_ranks(version: str) -> frozenset[int]:
+    def here() -> str:
+        """The name of what is installed, or of what stands in for it; the newest release where it is not installed."""
+        from modellint.data.operator_conversion import version_shown
+
+        if CoreML.installed("coremltools") is None:
+            return version_shown(None)
+        from modellint.destinations.coreml.private.version_limits import facts
+
+        return facts().name
+
+    @staticmethod
+    def prelu_ranks(version: str | None) -> frozenset[int]:
         """The ranks at which a version, or the nearest older one that was measured, takes slopes of a `PReLU` that differ."""
         from modellint.data.coremltools_version_facts import nearest
 
-        return frozenset(nearest(version).prelu_ranks)
+        return frozenset(nearest(CoreML.shown(version)).prelu_ranks)
+
+    @staticmethod
+    def has_fault(fault: str, version: str | None) -> bool:
+        """Whether a known fault (``add-alpha``) showed beside a version, or the nearest older one that was measured."""
+        from modellint.data.coreml_faults import is_wrong
+        from modellint.data.coremltools_version_facts import nearest
+
+        return is_wrong(fault, nearest(CoreML.shown(version)).name)
 
     @staticmethod
     def numpy_below(version: str) -> str | None:
