@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import modellint
+from modellint.authoring import coreml
 from modellint.data.devices import CASES, DEPARTURES, DeviceCase
 from modellint.destinations.coreml.mil.device_departures import departures
 
@@ -27,6 +28,11 @@ def made(case: DeviceCase) -> tuple[nn.Module, tuple[Any, ...]]:
     return model, inputs
 
 
+def is_mended(case: DeviceCase) -> bool:
+    """Whether the installed coremltools makes a program that is right, where the published one was not."""
+    return bool(case.mended) and coreml.is_at_least(coreml.here(), case.mended)
+
+
 def verified(case: DeviceCase) -> Any:
     model, inputs = made(case)
     precision = "fp32" if case.precision == "float32" else "fp16"
@@ -36,6 +42,9 @@ def verified(case: DeviceCase) -> Any:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_nothing_is_said_to_agree_that_a_device_is_known_to_compute_otherwise(case: DeviceCase) -> None:
     verification = verified(case)
+    if is_mended(case):
+        assert verification.verdict == "agrees"
+        return
     assert verification.verdict in ("differs", "undecided")
     if case.told_by == "executor":
         assert verification.verdict == "differs"
@@ -55,6 +64,9 @@ def test_the_executor_gives_the_numbers_of_the_device(case: DeviceCase) -> None:
     from modellint.destinations.coreml.mil.executor import Executor
 
     model, inputs = made(case)
+    if is_mended(case):
+        assert verified(case).verdict == "agrees"
+        return
     half = case.precision == "float16"
     options = {"compute_precision": ct.precision.FLOAT16 if half else ct.precision.FLOAT32, "skip_model_load": True}
     if case.route == "trace":

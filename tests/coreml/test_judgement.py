@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from known_faults import shows
 from torch import nn
 from torch.nn import functional
 
@@ -414,7 +415,7 @@ def test_integers_that_float16_makes_unsigned_differ(function: Any) -> None:
     # coremltools 9.0 takes the type of constant indices for the integers that follow.
     rows = torch.tensor([[7, 5, 3]], dtype=torch.int32)
     plain = verified(Of(function), rows, precision="fp16", deployment_target="iOS17")
-    assert (plain.verdict, plain.single) == ("differs", "agrees")
+    assert (plain.verdict, plain.single) == ("differs" if shows("unsigned-gather") else "agrees", "agrees")
     for precision in ("fp16", "fp32"):
         written = exported(Of(function), rows, precision=precision, deployment_target="iOS17")
         assert written.verification.ok

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from known_faults import shows
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -45,6 +46,8 @@ class Case(NamedTuple):
     inputs: tuple[Tensor, ...]
     rule: str = ""
     route: str = "trace"
+    fault: str = ""
+    """That of ``coreml_faults.json``, where some version has mended it."""
 
 
 def part_read_again(x: Tensor) -> Tensor:
@@ -171,7 +174,7 @@ CASES: dict[str, Case] = {
     "products beyond int32": Case(lambda x: x.long() * 1000000000, (INTS,)),
     "causal attention of large scores": Case(attended, (X * 200,)),
     "unique of a matrix": Case(lambda x: torch.unique(x), (INTS,)),
-    "a vector times matrices": Case(torch.matmul, (X[0], torch.randn(2, 4, 3))),
+    "a vector times matrices": Case(torch.matmul, (X[0], torch.randn(2, 4, 3)), fault="vector-times-matrices"),
     "softplus with beta": Case(lambda x: functional.softplus(x, 2, 5), (X * 2,)),
 }
 
@@ -185,7 +188,8 @@ def test_the_program_departs(case: Case) -> None:
     shown = modellint.verify(
         Computed(case.function).eval(), case.inputs, root=HERE.parent, frontend=case.route, precision="fp32"
     )
-    assert shown.verdict == "differs", (shown.verdict, shown.reason)
+    is_wrong = not case.fault or shows(case.fault)
+    assert shown.verdict == ("differs" if is_wrong else "agrees"), (shown.verdict, shown.reason)
 
 
 @pytest.mark.parametrize("case", as_cases([name for name, case in CASES.items() if case.rule]))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from comparing import Averaging, Counting, marked, verified
+from known_faults import shows
 from torch import nn
 from torch.nn import functional
 
@@ -177,6 +178,9 @@ def test_wrong_conversion_is_caught_at_its_line(
     model: type[nn.Module], inputs: tuple[torch.Tensor, ...], route: str
 ) -> None:
     found = verified(model().eval(), *inputs, frontend=route)
+    if model is Alpha and not shows("add-alpha"):
+        assert found.verdict == "agrees"
+        return
     assert found.verdict == "differs"
     assert not found.ok
     assert marked(found) == model.__name__

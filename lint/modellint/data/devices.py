@@ -43,6 +43,8 @@ class DeviceCase(NamedTuple):
     """What was published of the device, where it is no list of numbers."""
     device_output: Any
     """The numbers that the device gave, as nested lists; None where they were not published."""
+    mended: str
+    """The version of coremltools from which on the conversion makes another program, which is right; empty where none does."""
 
 
 FILE = Path(__file__).with_name("devices.json")
@@ -71,6 +73,7 @@ CASES: tuple[DeviceCase, ...] = tuple(
         each["program"],
         each.get("says", ""),
         each.get("output"),
+        each.get("mended", ""),
     )
     for each in _DATA["cases"]
 )

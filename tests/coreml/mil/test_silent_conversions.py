@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from conversions import LIMIT, Call, X, errors, normal
+from known_faults import shows
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -265,7 +266,8 @@ def test_indices_beside_a_mask_are_left_out_of_a_trace() -> None:
     ids=["alpha", "gelu", "mask"],
 )
 def test_the_sample_shows_it_in_an_export(model: Callable[[], nn.Module], inputs: tuple[Tensor, ...]) -> None:
-    assert errors(model(), inputs, "export")[0] > LIMIT
+    is_wrong = model is not Alpha or shows("add-alpha")
+    assert (errors(model(), inputs, "export")[0] > LIMIT) == is_wrong
 
 
 def test_an_exported_diagonal_is_the_matrix() -> None:
@@ -316,7 +318,8 @@ def test_a_hidden_module_stays_in_training_mode() -> None:
 )
 def test_half_precision_shows_it(model: Callable[[], nn.Module], inputs: tuple[Tensor, ...], route: str) -> None:
     assert errors(model(), inputs, route)[0] <= LIMIT
-    assert errors(model(), inputs, route, precision="FLOAT16")[0] > 0.1
+    is_wrong = model is not LowestMask or shows("lowest-mask")
+    assert (errors(model(), inputs, route, precision="FLOAT16")[0] > 0.1) == is_wrong
 
 
 @pytest.mark.parametrize("route", ["trace", "export"])
