@@ -211,6 +211,28 @@ def test_flexible_shapes(frontend: str) -> None:
     assert {"1x3x8x8", "4x3x32x8"} <= {one.label for one in result.verification.cases}
 
 
+class SingleApart(nn.Module):
+    """A model that goes another way for a single row, as decoders do for a single token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = self.layer(x)
+        if x.shape[1] == 1:
+            return x.reshape(1, 1, 2, 2).sum(-1) * y.sum()
+        return x.unflatten(-1, (2, 2)).sum(-1) * y.sum()
+
+
+def test_a_flexible_size_of_one_is_traced_at_two() -> None:
+    x, y = torch.randn(1, 1, 4), torch.randn(1, 4)
+    flexible = {0: {1: (1, 8)}, 1: {0: (1, 8)}}
+    result = exported(SingleApart(), x, y, flexible=flexible, frontend="trace", precision="fp32")
+    assert result.verification.verdict == "agrees"
+    assert {"1x1x4, 1x4", "1x8x4, 8x4"} <= {case.label for case in result.verification.cases}
+
+
 @pytest.mark.parametrize("frontend", ["trace", "export"])
 @pytest.mark.parametrize(
     ("layout", "given", "color"),

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 def exported(model: nn.Module, inputs: Inputs) -> Any:
     """Export a model. Raises whatever `torch.export` raises."""
     bounds = bounds_of(inputs)
-    args, kwargs = _widened(inputs, bounds)
+    args, kwargs = widened(inputs, bounds)
     return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
 
 
@@ -50,10 +50,13 @@ def bounds_of(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
     return bounds
 
 
-def _widened(
+def widened(
     inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
+    """The inputs, with flexible dimensions of one repeated.
+
+    `torch.export` takes a size of one for a constant, and code that asks for it goes another way there.
+    """
 
     def wide(key: int | str, value: Any) -> Any:
         for at, (_, high) in bounds.get(key, {}).items():

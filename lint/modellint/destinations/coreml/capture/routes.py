@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,15 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.capture.torch_export import FILE, Origin, bounds_of, operator_of, origin_of, until_capture
+from modellint.destinations.capture.torch_export import (
+    FILE,
+    Origin,
+    bounds_of,
+    operator_of,
+    origin_of,
+    until_capture,
+    widened,
+)
 from modellint.destinations.coreml.private.entry_points import ct, refusal_of_types
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes
 from modellint.live.inputs.model_inputs import Inputs, Listed
@@ -198,24 +207,42 @@ Captured = Traced | Exported
 
 
 def traced(model: nn.Module, inputs: Inputs, target: Any, program: Any = None) -> Traced:
-    """Trace a model, unless its trace is given. Raises ``Refused`` for inputs that coremltools has no types for, and whatever
-    tracing raises."""
+    """Trace a model, unless its trace is given.
+
+    Flexible dimensions of one are traced at two, if that runs: code that asks for a size of one would go its way at every size.
+    Raises ``Refused`` for inputs that coremltools has no types for, and whatever tracing raises.
+    """
     bounds = bounds_of(inputs)
     order = _by_position(model, inputs)
-    options: dict[str, Any] = {"check_trace": False, "strict": False}
-    trace: Any = torch.jit.trace
     if order is None:
         names = list(inspect.signature(model.forward).parameters)
         bounds = {names[key] if isinstance(key, int) else key: limits for key, limits in bounds.items()}
         values = _named(names, inputs)
         types, problems, flexible = _types(values, bounds, target)
-        program = program or trace(model, example_kwarg_inputs=values, **options)
     else:
         bounds = {order.index(key): limits for key, limits in bounds.items()}
         args = tuple(_values(order, inputs))
         types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
-        program = program or trace(model, args, **options)
-    return Traced(program, types, problems, flexible)
+    return Traced(program or _traced_wide(model, inputs, order), types, problems, flexible)
+
+
+def _traced_wide(model: nn.Module, inputs: Inputs, order: list[int | str] | None) -> Any:
+    args, kwargs = widened(inputs, bounds_of(inputs))
+    if any(value is not inputs.args[at] for at, value in enumerate(args)) or any(
+        value is not inputs.kwargs[name] for name, value in kwargs.items()
+    ):
+        with contextlib.suppress(Exception):
+            return _trace(model, Inputs(args, kwargs), order)
+    return _trace(model, inputs, order)
+
+
+def _trace(model: nn.Module, inputs: Inputs, order: list[int | str] | None) -> Any:
+    options: dict[str, Any] = {"check_trace": False, "strict": False}
+    trace: Any = torch.jit.trace
+    if order is None:
+        names = list(inspect.signature(model.forward).parameters)
+        return trace(model, example_kwarg_inputs=_named(names, inputs), **options)
+    return trace(model, tuple(_values(order, inputs)), **options)
 
 
 def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
