@@ -221,13 +221,12 @@ def running_statistics() -> nn.Module:
         (lambda: HiddenTraining(nn.Dropout(0.5)), (X,)),
         (lambda: Call(lambda x: x.var()), (X,)),
         (lambda: Call(lambda x: x.std()), (X,)),
-        (lambda: Call(lambda x: 1 / x), (X / 100,)),
         (lambda: nn.MaxPool2d(1, stride=2, ceil_mode=True), (normal(1, 2, 8, 8),)),
         (lambda: Call(torch.log), (X.relu(),)),
         (lambda: Call(torch.rsqrt), (X.relu(),)),
     ],
     ids=[
-        *("argmax", "int64", "scatter", "dropout", "instance_norm", "hidden_dropout", "var", "std", "reciprocal"),
+        *("argmax", "int64", "scatter", "dropout", "instance_norm", "hidden_dropout", "var", "std"),
         *("pool", "log", "rsqrt"),
     ],
 )
@@ -235,6 +234,11 @@ def test_the_sample_shows_it_by_both_routes(
     model: Callable[[], nn.Module], inputs: tuple[Tensor, ...], route: str
 ) -> None:
     assert errors(model(), inputs, route)[0] > LIMIT
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_a_reciprocal_of_small_numbers_is_off(route: str) -> None:
+    assert (errors(Call(lambda x: 1 / x), (X / 100,), route)[0] > LIMIT) == shows("reciprocal")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +252,7 @@ def test_writes_are_lost_in_a_trace_only(model: Callable[[], nn.Module], inputs:
 
 def test_a_part_that_is_counted_from_the_end_is_empty_in_a_trace() -> None:
     model = Call(lambda x: x.narrow(1, -2, 2))
-    assert errors(model, (X,), "trace") == [math.inf]
+    assert errors(model, (X,), "trace") == [math.inf if shows("narrow-from-the-end") else 0.0]
     assert errors(model, (X,), "export") == [0.0]
 
 
@@ -271,7 +275,7 @@ def test_the_sample_shows_it_in_an_export(model: Callable[[], nn.Module], inputs
 
 
 def test_an_exported_diagonal_is_the_matrix() -> None:
-    assert errors(Call(lambda x: torch.diagonal(x)), (normal(3, 3),), "export") == [math.inf]
+    assert errors(Call(torch.diagonal), (normal(3, 3),), "export") == [math.inf if shows("diagonal") else 0.0]
 
 
 def test_counts_are_those_of_integers() -> None:

@@ -11,6 +11,7 @@ import torch
 
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
+from modellint.destinations.coreml.private.version_limits import facts
 from modellint.destinations.coreml.supplied_converters.arguments import Call
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
 
@@ -167,12 +168,13 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 
 def _has_layer(arguments: dict[str, Any]) -> bool:
-    """Whether coremltools takes the slopes: constants that are equal, or of an input of rank 4."""
+    """Whether coremltools takes the slopes: constants that are equal, or of an input of a rank that it takes."""
     x, slopes = arguments["x"], arguments["weight"].val
     if slopes is None or not x.shape or np.ndim(slopes) != 1:
         return False
     return len(x.shape) == 1 or (
-        isinstance(x.shape[1], (int, np.integer)) and (len(x.shape) == 4 or bool(np.all(slopes == slopes[0])))
+        isinstance(x.shape[1], (int, np.integer))
+        and (len(x.shape) in facts().prelu_ranks or bool(np.all(slopes == slopes[0])))
     )
 
 
