@@ -30,6 +30,8 @@ class VersionFacts(NamedTuple):
     """The version beside which it was measured."""
     prelu_ranks: tuple[int, ...]
     """The ranks at which it takes slopes of a `PReLU` that differ, by a trace."""
+    reads_unused: bool = True
+    """Whether it reads, and may refuse, operators of an exported program whose results nothing uses."""
     numpy_below: str | None = None
     """The first numpy that breaks its conversion of traced models."""
     retired: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from modellint.data.coremltools_version_facts import FOLDER, VersionFacts, nearest
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import Executor
-from modellint.destinations.coreml.private.entry_points import ct, registered
+from modellint.destinations.coreml.private.entry_points import ct, registered, silence
 from modellint.destinations.coreml.private.version_limits import front_end_digest
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.conversion_verdict import ROUTES
@@ -103,6 +104,7 @@ def measured(name: str = ct.__version__) -> VersionFacts:
         digest=front_end_digest(),
         torch=torch.__version__.partition("+")[0],
         prelu_ranks=tuple(_prelu_ranks()),
+        reads_unused=_reads_unused(),
         numpy_below=nearest(ct.__version__).numpy_below,
         retired=tuple(name for name in sorted(PROGRAMS.keys() & registered()) if all(map(_is_right, PROGRAMS[name]))),
     )
@@ -120,6 +122,21 @@ def _prelu_ranks() -> Iterator[int]:
         except NotConverted:
             continue
         yield rank
+
+
+def _reads_unused() -> bool:
+    """Whether an operator without a converter is refused though nothing uses its result."""
+    exported: Any = torch.export.export(nn.ReLU().eval(), (torch.randn(2, 3),)).run_decompositions({})
+    graph = exported.graph_module.graph
+    first = next(node for node in graph.nodes if node.op == "call_function")
+    with graph.inserting_after(first):
+        graph.call_function(torch.ops.aten.fmod.Scalar, (first, 2.0))
+    try:
+        with silence():
+            ct.convert(exported, skip_model_load=True)
+    except (NotImplementedError, ValueError):
+        return True
+    return False
 
 
 def _is_right(program: Callable[[Tensor], Tensor]) -> bool:

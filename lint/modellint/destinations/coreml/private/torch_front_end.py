@@ -23,14 +23,28 @@ from modellint.destinations.coreml.private.entry_points import (
 )
 from modellint.destinations.coreml.private.exported_program import Tidied
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes, StandIns, is_number_like, variables
-from modellint.destinations.coreml.private.version_limits import lacks
+from modellint.destinations.coreml.private.version_limits import facts, lacks
 
 _NOTHING: Any = object()
+_ASSERTED = torch.ops.aten._assert_tensor_metadata.default
 _LARGEST = 1 << 22
 """Elements of a constant that is computed by PyTorch."""
 _COMPLEX = "MIL doesn't support complex data as model's output, please extract real and imaginary parts explicitly."
+_BOTH = "Var names ['{}'] is used both as function's input and output"
 _UNBOUND = re.compile(r"Torch var (\S+) not found in context")
 _PYTHON = re.compile(r"(not enough|too many) values to unpack")
+
+
+def _unused(graph: Any) -> frozenset[Any]:
+    """Nodes of an exported graph whose results nothing uses, nor what uses them; assertions of types aside, as coremltools has it."""
+    users = {node: len(node.users) for node in graph.nodes}
+    unused: set[Any] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not users[node] and node.target is not _ASSERTED:
+            unused.add(node)
+            for operand in node.all_input_nodes:
+                users[operand] -= 1
+    return frozenset(unused)
 
 
 class Guide(Protocol):
@@ -187,7 +201,10 @@ class FrontEnd:
                 if not isinstance(size, int):
                     self._stand_ins.name(str(size), symbol)
         nodes = []
+        unused = frozenset() if facts().reads_unused else _unused(exir.graph_module.graph)
         for at, node in enumerate(exir.graph_module.graph.nodes):
+            if node in unused:
+                continue
             if node.op == "call_function":
                 nodes.append(self._imported(node, at))
             elif node.op == "get_attr":
@@ -400,9 +417,13 @@ class FrontEnd:
 
     def _check_outputs(self, program: Any) -> None:
         for function in program.functions.values():
+            given = {id(value) for value in function.inputs.values()}
             for output in function.outputs:
                 if self._api.types.is_complex(output.dtype):
                     self.note("output", self.origin(output.op), _COMPLEX, output.name)
+                if self._types is None and self._api.types.is_bool(output.dtype) and id(output) in given:
+                    # It is cast at the border, to two variables of one name.
+                    self.note("output", None, _BOTH.format(output.name), output.name)
 
     def _lower_complex(self, program: Any) -> None:
         """Do what coremltools' first pass does, which refuses some sizes that the converters let through."""
