@@ -154,9 +154,7 @@ CASES: dict[str, Case] = {
     "deviation with correction 2": Case(lambda x: x.std(1, correction=2), (X,)),
     "log_softmax of distant scores": Case(lambda x: functional.log_softmax(x, 1), (SCORES,)),
     "logcumsumexp of large numbers": Case(lambda x: x.logcumsumexp(1), (SCORES,)),
-    "atan2 on an axis": Case(
-        torch.atan2, (torch.tensor([0.0, 1.0]), torch.tensor([-1.0, 0.0])), fault="atan2-half-turn"
-    ),
+    "atan2 on an axis": Case(torch.atan2, (torch.tensor([0.0, 1.0]), torch.tensor([-1.0, 0.0]))),
     "log1p of small numbers": Case(torch.log1p, (X.abs() * 1e-6,)),
     "expm1 of small numbers": Case(torch.expm1, (X * 1e-6,)),
     "any of floats": Case(lambda x: x.any(1), (torch.tensor([[0.3, 0.0], [0.0, 0.0]]),)),

@@ -44,7 +44,8 @@ class DeviceCase(NamedTuple):
     device_output: Any
     """The numbers that the device gave, as nested lists; None where they were not published."""
     mended: str
-    """The version of coremltools from which on the conversion makes another program, which is right; empty where none does."""
+    """The version of coremltools from which on the conversion makes another program, which gives PyTorch's numbers on these inputs; empty
+    where none does."""
 
 
 FILE = Path(__file__).with_name("devices.json")
