@@ -15,10 +15,12 @@ import torch
 from torch import nn
 
 import modellint
+from modellint.destinations.coreml.capture.routes import traced
 from modellint.destinations.coreml.convert import export
 from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import read_package
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.exported import Change
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -209,6 +211,26 @@ def test_flexible_shapes(frontend: str) -> None:
     assert result.summary.inputs[0].shape == "1..4x3x8..32x8"
     assert result.summary.outputs[0].shape == "?x5"
     assert {"1x3x8x8", "4x3x32x8"} <= {one.label for one in result.verification.cases}
+
+
+class SingleOnly(nn.Module):
+    """A model that counts its calls and takes a single row only, whatever it says of its sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        return x.reshape(1, 4) + self.calls
+
+
+def test_what_does_not_run_at_two_is_traced_from_where_it_stood() -> None:
+    sizes: list[tuple[int, float]] = []
+    model = SingleOnly()
+    model.register_forward_pre_hook(lambda module, given: sizes.append((len(given[0]), float(module.calls))))
+    traced(model, Inputs((torch.ones(1, 4),), flexible={0: {0: (1, 8)}}), None)
+    assert sizes == [(2, 0.0), (1, 0.0)]
 
 
 class SingleApart(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -227,12 +226,19 @@ def traced(model: nn.Module, inputs: Inputs, target: Any, program: Any = None) -
 
 
 def _traced_wide(model: nn.Module, inputs: Inputs, order: list[int | str] | None) -> Any:
+    """The trace at a size of two of what is flexible and one, or at the sizes of the inputs where that raises."""
     args, kwargs = widened(inputs, bounds_of(inputs))
     if any(value is not inputs.args[at] for at, value in enumerate(args)) or any(
         value is not inputs.kwargs[name] for name, value in kwargs.items()
     ):
-        with contextlib.suppress(Exception):
+        before = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+        try:
             return _trace(model, Inputs(args, kwargs), order)
+        except Exception:
+            # The trace that counts is to begin where this one did.
+            with torch.no_grad():
+                for buffer, value in before:
+                    buffer.copy_(value)
     return _trace(model, inputs, order)
 
 
