@@ -14,15 +14,18 @@ from torch import nn
 
 from modellint.destinations.coreai.converter_process import ConverterProcess
 from modellint.results.verification import AGREES
-from modellint.run import all_rules
+from modellint.rule_index import load_rules
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
 
 BAD = re.compile(r"## Bad\n```python\n(.*?)```", re.DOTALL)
+OF_DEVICES = {"NUM005"}
+"""What Core ML's devices were reported for: Core AI has faults of its own (its `log1p` is a logarithm of `1 + x`)."""
 ELSEWHERE = {
     code: match[1]
-    for code, rule in all_rules().items()
+    for code, rule in load_rules().items()
     if not rule.holds_for("coreai")
+    and code not in OF_DEVICES
     and (match := BAD.search(inspect.cleandoc(type(rule).__doc__ or "")))
     and "\ninputs = " in match[1]
 }
