@@ -26,7 +26,7 @@ import unfix_numbers
 import unfix_state
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from refind import Referee, Result
 from unfix import Site, find_sites
 

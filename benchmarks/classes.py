@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.source_text import SourceText, Undecodable
 
 NOT_MODULES = {"Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "ParameterMeta"}
 """Capitalised names of ``torch.nn`` that are no modules."""

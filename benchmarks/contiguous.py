@@ -177,7 +177,7 @@ def judge(root: Path, paths: list[Path]) -> list[Site]:
     from modellint.rule_index import load_rules
     from modellint.source.check import check_source
     from modellint.source.project.index import Project
-    from modellint.source.syntax.text import SourceText, Undecodable
+    from modellint.source.syntax.source_text import SourceText, Undecodable
 
     rules = {"SHP002": load_rules()["SHP002"]}
     project = Project(root)

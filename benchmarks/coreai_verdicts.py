@@ -79,7 +79,7 @@ def work(arguments: argparse.Namespace) -> None:
     """Judge all models of a kind, each by ``check`` (or ``verify``) and by itself."""
     import torch
 
-    from modellint.destinations.comparison.at_rest import at_rest
+    from modellint.destinations.comparison.side_effect_free_runs import at_rest
     from modellint.destinations.coreai.conversion import Converter
     from modellint.destinations.coreai.converter_process import ConverterProcess
     from modellint.destinations.coreai.verify import verify

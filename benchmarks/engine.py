@@ -8,7 +8,7 @@ from pathlib import Path
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, all_rules
 from modellint.settings import Resolver
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 
 @cache

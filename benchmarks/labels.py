@@ -21,7 +21,7 @@ from typing import Any
 
 from engine import check
 from modellint.results.diagnostic import Diagnostic
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.source_text import SourceText, Undecodable
 
 ROW_CODES = {
     "R1": {"REG001", "REG002", "REG003"},

@@ -26,7 +26,7 @@ import mutants
 from modellint.destinations.comparison.tensor_difference import LIMIT, compare
 from modellint.destinations.coreml.convert import conversion
 from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 from modellint.destinations.coreml.private.mil_programs import made_from
 from modellint.destinations.coreml.verify import model as verify
 from modellint.live.code.places import Project

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from modellint.destinations.comparison.reference_runs import Reference
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.package.predictor import Misfit, Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Misfit, Predictor
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.nn import CustomPReLU
 from modellint.settings import Destination

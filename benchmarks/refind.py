@@ -14,7 +14,7 @@ from engine import check
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.syntax.edits import Change, changes_of, shareable
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from unfix import SUPER_INIT, Site
 from unfix_flow import GUARD, SIZE, VIEW, WHERE
 from unfix_numbers import DEVICE, LITERAL

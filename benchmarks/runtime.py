@@ -23,7 +23,7 @@ from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
 from modellint.destinations.coreml.package import core_ml_runtime
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from classes import FileFacts, Tree, dotted
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from uses import (
     CONTAINERS,
     FILLS,

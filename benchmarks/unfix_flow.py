@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from classes import FileFacts, Tree
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from unfix import Binding, Finder, Site, Sites
 from uses import Excluded, Function, ancestors
 

@@ -10,7 +10,7 @@ import ast
 import re
 
 from classes import FileFacts, Tree
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from unfix import Site, Sites
 from unfix_flow import LOSS, Forward, run_by_forward
 from uses import Excluded, Function, ancestors

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from classes import FileFacts, Tree
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 from shown import Showing
 from unfix import Binding, Finder, Replacement, Site, Sites, self_name
 from uses import Excluded, Function, ancestors, attributes_of, last_name, targets_of

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from modellint import settings_schema
+from modellint import settings_json_schema
 from modellint.cli import cli, help_pages
 from modellint.measure import fault_pages
 from modellint.plugins import choose
@@ -102,8 +102,8 @@ def write_examples() -> None:
 def settings_table() -> str:
     """A line a setting."""
     lines = ["| setting | what it means | default |", "|---|---|---|"]
-    for key, description in settings_schema.SETTINGS.items():
-        choices = settings_schema.CHOICES.get(key, ())
+    for key, description in settings_json_schema.SETTINGS.items():
+        choices = settings_json_schema.CHOICES.get(key, ())
         default = f"`{description.default}`" if description.default in choices else description.default
         words = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
         lines.append(f"| `{key}` | {description.meaning}{words} | {default} |")
@@ -112,7 +112,7 @@ def settings_table() -> str:
 
 def generated() -> dict[Path, str]:
     """What is generated from the settings and the commands, by file."""
-    texts = {settings_schema.FILE: settings_schema.generate(all_rules())}
+    texts = {settings_json_schema.FILE: settings_json_schema.generate(all_rules())}
     for name, content in (("settings.md", settings_table()), ("command-line.md", help_pages.reference(cli))):
         path = ROOT / "docs" / name
         before, _, rest = path.read_text("utf-8").partition(_BEGIN)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.version_facts import coreml
     from modellint.live.attribute_contents import HeldAttribute
     from modellint.live.capture import records
-    from modellint.live.capture.provenance import Reach, facts_in
+    from modellint.live.capture.data_dependence import Reach, facts_in
     from modellint.live.capture.records import Failure, Operator, Run, TensorFact
     from modellint.live.capture.scalar_operands import ScalarOperand
     from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
+    from modellint.source.domains.derived_tensors import tensors_in
     from modellint.source.domains.masks import holds_floats, is_mask
     from modellint.source.domains.operator_sets import operators
-    from modellint.source.domains.result_tensors import tensors_in
     from modellint.source.domains.symbolic_numbers import Drawn
     from modellint.source.domains.tensors import Tensor
     from modellint.source.engine.abstract_values import (
@@ -150,7 +150,7 @@ _HOMES = {
     "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
     "source.domains.symbolic_numbers": "Drawn",
     "source.domains.tensors": "Tensor",
-    "source.domains.result_tensors": "tensors_in",
+    "source.domains.derived_tensors": "tensors_in",
     "source.facts.device_mixing": "meets_tensors",
     "source.domains.masks": "holds_floats is_mask",
     "source.project.symbols": "ClassRef External Imported dotted_name",
@@ -164,7 +164,7 @@ _HOMES = {
     "live.attribute_contents": "HeldAttribute",
     "live.unregistered_state": "Held",
     "live.capture.records": "Call=LiveCall Failure Operator Run TensorFact",
-    "live.capture.provenance": "Reach facts_in",
+    "live.capture.data_dependence": "Reach facts_in",
     "live.capture.scalar_operands": "ScalarOperand",
     "live.checkpoint_comparison": "Comparison Renaming Shape",
     "results.conversion_verdict": "Blocker",

@@ -99,9 +99,9 @@ class Checks:
 
     def request(self, model: Model) -> Any:
         """What is asked about a model. Raises ``UsageError``."""
-        from modellint.session import live_requests
+        from modellint.session import request_dispatch
 
-        return live_requests.requests_of_settings(self.job, [model], self.config_file)[0]
+        return request_dispatch.requests_of_settings(self.job, [model], self.config_file)[0]
 
     @cached_property
     def checker(self) -> Checker:
@@ -233,13 +233,13 @@ class Target(_Check):
 
     def runtest(self) -> None:
         """Build the model, and run it."""
-        from modellint.session import live_requests
+        from modellint.session import request_dispatch
         from modellint.session.merge import about, miscompilations, settled
         from modellint.session.messages import Limits
 
         checks = self.checks
         request = checks.request(self.model)
-        (checked,) = live_requests.check(checks.job, [request], Limits())
+        (checked,) = request_dispatch.check(checks.job, [request], Limits())
         result = checked.result
         for note in checked.notes:
             self.add_report_section("call", "notes", note)

@@ -20,7 +20,7 @@ from modellint.settings import user_file
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
 from modellint.source.syntax.parse import LARGE_STACK
-from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
+from modellint.source.syntax.source_text import SourceText, Undecodable, Unreadable, read_bytes
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor

@@ -112,7 +112,7 @@ def _assert_source_examples(rule: Rule, page: Page, rules: Mapping[str, Rule]) -
     from modellint.run import Checker, Job
     from modellint.settings import Resolver
     from modellint.source.fix import fix_text
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

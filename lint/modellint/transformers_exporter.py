@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 
 from modellint import __version__, api
 from modellint.destinations.coreml.package import core_ml_runtime
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 from modellint.destinations.coreml.private.mil_programs import program_of
 
 try:

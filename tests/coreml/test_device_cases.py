@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import modellint
 from modellint.authoring import coreml
-from modellint.data.devices import CASES, DEPARTURES, DeviceCase
+from modellint.data.device_results import CASES, DEPARTURES, DeviceCase
 from modellint.destinations.coreml.mil.device_departures import departures
 
 pytestmark = pytest.mark.filterwarnings("ignore")

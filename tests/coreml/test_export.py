@@ -17,7 +17,7 @@ from torch import nn
 import modellint
 from modellint.destinations.coreml.capture.routes import traced
 from modellint.destinations.coreml.convert import export
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.live.inputs.model_inputs import Inputs

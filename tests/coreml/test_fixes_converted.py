@@ -20,7 +20,7 @@ from modellint.rule_index import load_rules
 from modellint.source.check import check_source
 from modellint.source.fix import fix_text
 from modellint.source.project.index import Project
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 RULES = load_rules()
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from modellint.data.coreml_faults import BUILD, PRECISIONS, ROUTES, Results, results, text
-from modellint.destinations.coreml.private.version_limits import front_end_digest
+from modellint.destinations.coreml.private.installed_capabilities import front_end_digest
 from modellint.measure import coreml_faults, fault_pages
 from modellint.measure.coreml_faults import Job, faults, jobs, run
 

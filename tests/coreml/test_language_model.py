@@ -15,12 +15,12 @@ from modellint.destinations.coreml.language_model import cached_decoder, generat
 from modellint.destinations.coreml.language_model.encoder_decoder import parts_of
 from modellint.destinations.coreml.language_model.generation import chunks
 from modellint.destinations.coreml.language_model.layer_caches import layer_caches, written
-from modellint.destinations.coreml.language_model.parts import Chunking, Parts
+from modellint.destinations.coreml.language_model.package_functions import Chunking, Parts
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import function_names, read_package
 from modellint.destinations.export_options import OptionError
 from modellint.live.inputs.model_inputs import Listed
-from modellint.report import language_model_text as report
+from modellint.report import language_model_export_text as report
 
 WORDS, WIDTH, HEADS, CONTEXT = 40, 16, 2, 40
 

@@ -13,7 +13,7 @@ import pytest
 
 from modellint.data.coreml_operators import OPERATORS, SINCE
 from modellint.destinations.coreml.private.entry_points import registered
-from modellint.destinations.coreml.private.version_limits import facts
+from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.measure.operator_probes import apis
 from modellint.measure.operator_table import measure_all, names_of, read, rows, table, with_rows
 

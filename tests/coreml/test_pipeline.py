@@ -17,7 +17,7 @@ from torch import nn
 import modellint
 from modellint.atomic_output import NotPlaced, place_all
 from modellint.cli import cli
-from modellint.destinations.comparison.chain import Chain, recorded
+from modellint.destinations.comparison.chain_module import Chain, recorded
 from modellint.destinations.coreml.pipeline.chain_comparison import compare_chain
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.destination import StagePackage

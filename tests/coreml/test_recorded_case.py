@@ -72,7 +72,7 @@ own = sys.modules.pop("coremltools")
 sys.path.remove(str(Path(__file__).parent))
 import torch
 
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 from modellint.destinations.coreml.private.mil_programs import read_package
 
 sys.modules["coremltools"] = own
@@ -492,9 +492,9 @@ def make():
 
 
 def test_case_that_a_device_answered_becomes_a_published_one(tmp_path: Path) -> None:
-    from modellint.data.devices import FILE
+    from modellint.data.device_results import FILE
     from modellint.destinations.destination import PackageError
-    from modellint.measure.device_case import added
+    from modellint.measure.add_device_case import added
 
     (tmp_path / "model.py").write_text(ONE_OUTPUT)
     result = CliRunner().invoke(

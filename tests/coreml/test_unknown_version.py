@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import modellint
 from modellint.data.coremltools_version_facts import measured, nearest, order, shipped
 from modellint.destinations.coreml.private import probed_names
-from modellint.destinations.coreml.private.version_limits import front_end_digest
+from modellint.destinations.coreml.private.installed_capabilities import front_end_digest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = torch.linspace(-1, 1, 6).reshape(2, 3)

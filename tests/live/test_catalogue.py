@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from modellint.sweep.catalogue import transformers_models  # noqa: E402
-from modellint.sweep.catalogue.transformers_forms import FORMS, LEFT_OUT  # noqa: E402
+from modellint.sweep.catalogue.transformers_overrides import FORMS, LEFT_OUT  # noqa: E402
 
 
 def _is_known(kind: str) -> bool:

@@ -16,7 +16,7 @@ from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.rule import Page
 from modellint.rule_index import load_rules
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = {code: rule for code, rule in load_rules().items() if rule.fixable}

@@ -26,7 +26,7 @@ from modellint.rule import Page
 from modellint.rule_index import load_rules
 from modellint.settings import Destination
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 EXAMPLES, EACH = 25, 8
 """Batches that hypothesis draws for each fix, and inputs in one."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from modellint.live.inputs import example
-from modellint.live.inputs.example import InputError, build, flexible, parse, parse_all
+from modellint.live.inputs import input_spec
+from modellint.live.inputs.input_spec import InputError, build, flexible, parse, parse_all
 
 HERE = Path()
 
@@ -31,7 +31,7 @@ def test_floats_are_normal() -> None:
     assert abs(float(x.std()) - 1) < 0.05
 
 
-@pytest.mark.parametrize("dtype", list(example.SIZES))
+@pytest.mark.parametrize("dtype", list(input_spec.SIZES))
 def test_every_type(dtype: str) -> None:
     x = tensor(f"x=2x3:{dtype}")
     assert x.dtype == getattr(torch, dtype)

@@ -22,7 +22,7 @@ from modellint.nn import CustomPReLU
 from modellint.nn.custom_prelu_source import custom_prelu_text
 from modellint.results.diagnostic import Diagnostic
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 BITS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
 LAYOUTS = ("contiguous", "channels_last", "permuted", "sliced", "expanded")

@@ -12,7 +12,7 @@ from torch import nn
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 TEXT = """\
 import torch

@@ -19,7 +19,7 @@ from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.results.verification import Verification
 from modellint.rule_index import load_rules
-from modellint.session.confirmed_findings import CONFIRMED, findings
+from modellint.session.verification_findings import CONFIRMED, findings
 from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")

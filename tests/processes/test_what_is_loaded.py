@@ -69,7 +69,7 @@ def test_clean_check_imports_little(folder: Path) -> None:
         "pygls",
         "lsprotocol",
         "asyncio",
-        "modellint.source.engine.statements",
+        "modellint.source.engine.interpreter",
         "modellint.server",
     )
     assert printed(checked("net.py"), loaded(*heavy)) == ["All checks passed!", "[]"]
@@ -93,8 +93,8 @@ def test_the_fix_engine_is_cheap_to_import() -> None:
 
 def test_reports_load_nothing_heavy() -> None:
     assert printed(
-        "from modellint.report import as_json, concise, diff, full, live_findings, statistics",
-        "full.render([], lambda path: None)",
+        "from modellint.report import as_json, concise, findings_with_source, live_findings, statistics, unified_diff",
+        "findings_with_source.render([], lambda path: None)",
         loaded("difflib", "unicodedata", "libcst", "tempfile", "modellint.report.frame", "modellint.source.fix"),
     ) == ["[]"]
 
@@ -103,7 +103,7 @@ def test_a_file_without_directives_costs_nothing() -> None:
     assert printed(
         "import ast",
         "from modellint.source.syntax.suppressions import Suppressions",
-        "from modellint.source.syntax.text import SourceText",
+        "from modellint.source.syntax.source_text import SourceText",
         "text = 'x = 1  # a comment\\n'",
         "comments = Suppressions.of(SourceText(text), ast.parse(text))",
         "assert comments.apply(()) == ((), frozenset())",

@@ -6,7 +6,7 @@ import textwrap
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
 

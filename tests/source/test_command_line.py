@@ -17,7 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from click.testing import CliRunner, Result
 
-from modellint import settings_schema
+from modellint import settings_json_schema
 from modellint.adoption import project_files
 from modellint.cli import cli
 from modellint.run import all_rules
@@ -213,7 +213,7 @@ def test_generated_files_are_current() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    assert settings_schema.SETTINGS.keys() == {*KEYS}
+    assert settings_json_schema.SETTINGS.keys() == {*KEYS}
 
 
 def test_init_adds_and_changes_nothing(project: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import modellint
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.source.fix import Fixed, fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 Check = Callable[[SourceText], tuple[Diagnostic, ...]]
 

@@ -14,7 +14,7 @@ import modellint
 from modellint.cli import cli
 from modellint.results.diagnostic import Severity
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
 

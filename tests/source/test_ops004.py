@@ -14,7 +14,7 @@ from modellint.cli import cli
 from modellint.nn.custom_prelu_source import custom_prelu_text
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.fix import Fixed, fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 

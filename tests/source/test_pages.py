@@ -15,7 +15,7 @@ from modellint.rule import FAMILIES, Page, Rule, registration_of
 from modellint.rule_index import load_rules
 from modellint.run import all_rules
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 RULES = all_rules()
 ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if registration_of(rule).fact}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modellint.report import as_json, concise, diff, full, live_findings, statistics
+from modellint.report import as_json, concise, findings_with_source, live_findings, statistics, unified_diff
 from modellint.report.formats import CheckResults, render
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.run import all_rules
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 KEYS = {
     "code", "name", "severity", "message", "url", "filename", "location", "end_location", "noqa_row", "cell", "fix",
@@ -40,7 +40,7 @@ def fix_of(*edits: tuple[tuple[int, int, int, int], str], how: Applicability = A
 
 
 def frames(text: str, *findings: Diagnostic, color: bool = False, unsafe: bool = False) -> str:
-    return full.render(findings, lambda path: SourceText(text), color, unsafe=unsafe)
+    return findings_with_source.render(findings, lambda path: SourceText(text), color, unsafe=unsafe)
 
 
 def test_full_shows_the_message_the_frame_and_the_diff_of_the_fix() -> None:
@@ -166,7 +166,7 @@ def test_full_never_fails_on_places_that_the_text_does_not_have() -> None:
 
 def test_full_without_text_or_place() -> None:
     findings = [finding(1, 2, 1, 3), finding(path=None, message="live"), finding(message="whole file")]
-    shown = full.render(findings, lambda path: None)
+    shown = findings_with_source.render(findings, lambda path: None)
     assert " --> net.py:1:2 (error)\n" in shown
     assert "REG001 live\n --> no source (error)\n" in shown
     assert "REG001 whole file\n --> net.py (error)\n" in shown
@@ -254,7 +254,7 @@ def test_the_summary_counts_by_severity_and_by_fix() -> None:
         "[*] 2 fixable with the `--fix` option (1 hidden fix can be enabled with `--unsafe-fixes`).\n"
     )
     assert concise.render(findings, unsafe=True).endswith("[*] 3 fixable with the `--fix` option.\n")
-    assert concise.render([]) == full.render([], lambda path: None) == "All checks passed!\n"
+    assert concise.render([]) == findings_with_source.render([], lambda path: None) == "All checks passed!\n"
     assert concise.render([], fixed=2) == "Found 2 problems (2 fixed, 0 remaining).\n"
     assert "Found 3 problems (2 fixed, 1 remaining: 1 warning).\n" in concise.render(findings[3:], fixed=2)
 
@@ -385,7 +385,7 @@ def test_patch_applies_the_diff(tmp_path: Path, newline: str, ends: tuple[bool, 
     new = newline.join([*lines, "last"]) + newline * ends[1]
     path = tmp_path / "net work.py"
     path.write_bytes(old.encode())
-    change = diff.render(path.name, old, new)
+    change = unified_diff.render(path.name, old, new)
     subprocess.run(
         ["patch", "--binary", "-p0", "--quiet"], input=change.encode(), cwd=tmp_path, check=True, capture_output=True
     )
@@ -393,18 +393,18 @@ def test_patch_applies_the_diff(tmp_path: Path, newline: str, ends: tuple[bool, 
 
 
 def test_the_diff_looks_as_usual() -> None:
-    assert diff.render("a.py", "x\ny\n", "x\nz") == (
+    assert unified_diff.render("a.py", "x\ny\n", "x\nz") == (
         "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n x\n-y\n+z\n\\ No newline at end of file\n"
     )
-    assert diff.render("a.py", "x", "x") == ""
+    assert unified_diff.render("a.py", "x", "x") == ""
 
 
 def test_the_coloured_diff_shows_odd_line_ends_only() -> None:
-    steady = diff.render("a.py", "x\r\ny\r\n", "x\r\nz\r\n", color=True)
+    steady = unified_diff.render("a.py", "x\r\ny\r\n", "x\r\nz\r\n", color=True)
     assert "^M" not in steady
-    mixed = diff.render("a.py", "x\r\ny\n", "x\ny\n", color=True)
+    mixed = unified_diff.render("a.py", "x\r\ny\n", "x\ny\n", color=True)
     assert "x^M\x1b[0m\n" in mixed
-    assert "a^Mb" in diff.render("a.py", "a\rb\n", "c\n", color=True)
+    assert "a^Mb" in unified_diff.render("a.py", "a\rb\n", "c\n", color=True)
 
 
 @settings(deadline=None)
@@ -415,7 +415,7 @@ def test_any_text_can_be_framed_and_encoded(text: str, data: st.DataObject) -> N
     place = source.span(start, end)
     fix = Fix("Change it", (Edit(place, "new\n"),))
     found = Diagnostic("REG001", "module-in-list", Severity.ERROR, text, text, place, fix)
-    shown = full.render([found], lambda path: source) + concise.render([found])
+    shown = findings_with_source.render([found], lambda path: source) + concise.render([found])
     assert all(char == "\n" or char >= " " for char in shown)
     for line in (shown, as_json.render([found], None, str)):
         line.encode()

@@ -10,7 +10,7 @@ import pytest
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 OURS = {"REG007", "REG009", "REG010", "MUT008", "MUT009", "MUT010"}

@@ -14,8 +14,8 @@ from modellint.rule import Page, Rule
 from modellint.run import all_rules
 from modellint.source.syntax.comments import comments_and_strings
 from modellint.source.syntax.edits import apply, changes_of
+from modellint.source.syntax.source_text import SourceText
 from modellint.source.syntax.suppressions import Suppressions
-from modellint.source.syntax.text import SourceText
 from modellint.tool_diagnostics import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 
 RAN = ("REG001", "REG002", "LNT001")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from modellint.discover import with_slashes
 from modellint.results.diagnostic import Diagnostic, Span
 from modellint.settings import ALWAYS, SettingsError
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 Texts = Callable[[str], SourceText | None]
 """The text of a file by the path that findings name."""

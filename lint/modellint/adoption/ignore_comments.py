@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.results.diagnostic import Diagnostic
 from modellint.settings import ALWAYS
 from modellint.source.syntax.parse import parse
+from modellint.source.syntax.source_text import SourceText
 from modellint.source.syntax.suppressions import Suppressions, header_rows, last_row
-from modellint.source.syntax.text import SourceText
 
 if TYPE_CHECKING:
     from modellint.source.syntax.suppression_comments import Directive

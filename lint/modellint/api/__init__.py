@@ -1,6 +1,8 @@
 """The Python API: checks, fixes, verification and export in the caller's process."""
 
 from modellint.api import displays
+from modellint.api.check_report import CheckFailed as CheckFailed
+from modellint.api.check_report import Report as Report
 from modellint.api.checks import check_model as check_model
 from modellint.api.checks import check_program as check_program
 from modellint.api.checks import check_source as check_source
@@ -16,8 +18,6 @@ from modellint.api.language_models import language_model as language_model
 from modellint.api.pipelines import PipelineError as PipelineError
 from modellint.api.pipelines import PipelineResult as PipelineResult
 from modellint.api.pipelines import export_pipeline as export_pipeline
-from modellint.api.reports import CheckFailed as CheckFailed
-from modellint.api.reports import Report as Report
 from modellint.live.inputs.declared_inputs import Input as Input
 from modellint.results.progress import Progress as Progress
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.api.arguments import chosen, codes_of
-from modellint.api.reports import Report, report_of
+from modellint.api.check_report import Report, report_of
 from modellint.results.progress import Progress
 from modellint.results.shape_table import Table
 from modellint.results.verification import Verification
@@ -16,7 +16,7 @@ from modellint.results.verification import Verification
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 
 def check_model(
@@ -53,7 +53,7 @@ def check_model(
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
     from modellint.session.in_process import Varying, examine
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     settings = chosen(frontend, deployment_target, precision, destination)
     varying = Varying(flexible or {}, ranges or {})
@@ -87,7 +87,7 @@ def fix_model(
     from dataclasses import replace
 
     from modellint.session.in_process import examine, fixed
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     settings = chosen(frontend, deployment_target, precision, destination)
     with reporting(progress, model) as entered:
@@ -167,7 +167,7 @@ def verify(
     convert raises nothing: its ``verdict`` says so.
     """
     from modellint.session.in_process import Varying, verified
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     settings = chosen(frontend, deployment_target, precision, destination)
     varying = Varying(flexible or {}, ranges or {})
@@ -207,7 +207,7 @@ def check_program(source: SourceText, filename: str, codes: Mapping[str, str] | 
 
 def _program(text: str, filename: str) -> SourceText:
     """The text of a file, or the program of a notebook. Raises ``ValueError`` for what is no notebook."""
-    from modellint.source.syntax.text import SourceText, Undecodable
+    from modellint.source.syntax.source_text import SourceText, Undecodable
 
     if not str(filename).endswith(".ipynb"):
         return SourceText(text.removeprefix("\ufeff"))

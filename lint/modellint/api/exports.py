@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.api.arguments import chosen, output_path
-from modellint.api.reports import Report
+from modellint.api.check_report import Report
 from modellint.results.applied_fix import BIT_EQUAL, Applied
 from modellint.results.progress import Progress
 from modellint.results.verification import Verification
@@ -152,7 +152,7 @@ def export(
     from modellint.report import live_findings
     from modellint.session.export import exported
     from modellint.session.in_process import Varying
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     settings = chosen(frontend, deployment_target, precision, destination)
     path = output_path(output, force)

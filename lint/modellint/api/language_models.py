@@ -23,7 +23,7 @@ class LanguageModelError(Exception):
     __module__ = "modellint"
 
     def __init__(self, summary: ExportedLanguageModel, name: str = "") -> None:
-        from modellint.report import language_model_text as texts
+        from modellint.report import language_model_export_text as texts
 
         super().__init__(texts.render(summary, name).rstrip("\n"))
         self.summary = summary
@@ -45,7 +45,7 @@ class LanguageModelResult:
     """Both functions, how the package generates, and sizes."""
 
     def __repr__(self) -> str:
-        from modellint.report import language_model_text as texts
+        from modellint.report import language_model_export_text as texts
 
         return texts.render(self.summary, "" if self.path is None else str(self.path)).rstrip("\n")
 
@@ -115,7 +115,7 @@ def language_model(
 
     from modellint.destinations.export_options import LanguageModel, Metadata, OptionError
     from modellint.session.export import exported_language_model
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     if not isinstance(model, nn.Module):
         raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")

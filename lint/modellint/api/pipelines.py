@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.api.arguments import chosen, output_path
-from modellint.api.reports import Report
+from modellint.api.check_report import Report
 from modellint.results.progress import Progress
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def export_pipeline(
 
     from modellint.destinations.export_options import Metadata, OptionError, Options
     from modellint.session.pipelines.in_process import exported_pipeline
-    from modellint.session.progress_reporting import reporting
+    from modellint.session.progress_output import reporting
 
     pairs = {name: stage if isinstance(stage, tuple) else (stage, None) for name, stage in stages.items()}
     if not pairs:

@@ -152,9 +152,9 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, destination:
 def config_command(path: Path | None, output_format: str, schema: bool, **options: Any) -> None:
     """Print the settings in force for a file or folder (default: the current one), and where each comes from."""
     if schema:
-        from modellint import settings_schema
+        from modellint import settings_json_schema
 
-        write(settings_schema.text(), {"output_file": None}, False)
+        write(settings_json_schema.text(), {"output_file": None}, False)
         return
     exit_with(lambda: _config((path or Path()).absolute(), output_format == "json", options))
 

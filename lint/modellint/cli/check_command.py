@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modellint.run import Job, Outcome
     from modellint.session.messages import Request
     from modellint.settings import Resolver
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 _LIVE_ONLY = {
     "inputs": "--input",
@@ -159,11 +159,11 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
     seed = options["seed"] or 0
     files = list(targets)
     if any(map(may_be_live, targets)):
-        from modellint.session import live_requests
+        from modellint.session import request_dispatch
 
-        files, named = live_requests.split(targets)
+        files, named = request_dispatch.split(targets)
         live = [
-            live_requests.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
+            request_dispatch.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
             for target in named
         ]
     if not live:
@@ -171,12 +171,12 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
             if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
-        from modellint.session import live_requests
+        from modellint.session import request_dispatch
 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_requests.requests_of_settings(job, top.models, Path(top.origins["models"]), seed=seed)
+        live += request_dispatch.requests_of_settings(job, top.models, Path(top.origins["models"]), seed=seed)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
@@ -307,7 +307,7 @@ def _left_out(job: Job, options: Mapping[str, Any]) -> int:
 def _read_stdin(shown: str) -> bytes:
     """What standard input holds, as far as it is read. Raises ``UsageError`` where it cannot be read."""
     from modellint.run import UsageError
-    from modellint.source.syntax.text import largest_of
+    from modellint.source.syntax.source_text import largest_of
 
     if sys.stdin is None:
         raise UsageError("standard input is closed")
@@ -320,7 +320,7 @@ def _read_stdin(shown: str) -> bytes:
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion
     from modellint.run import Checker, Outcome, source_of
-    from modellint.source.syntax.text import Undecodable, largest_of, too_large
+    from modellint.source.syntax.source_text import Undecodable, largest_of, too_large
 
     top = job.resolver.of_folder(path.parent)
     shown = str(options["stdin_filename"] or "-")
@@ -404,10 +404,10 @@ def _finish(
     changes = [change for change in outcome.changes if change.before != change.after]
     status = _status(job, outcome, options, bool(changes))
     if options["show_diff"]:
-        from modellint.report import diff, summary
+        from modellint.report import summary, unified_diff
 
         color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
-        write("".join(diff.render(*change[:3], color, cell=change.cell) for change in changes), options, err)
+        write("".join(unified_diff.render(*change[:3], color, cell=change.cell) for change in changes), options, err)
         if changes and not options["quiet"] and not options["add_ignore"]:
             number = len({change.shown for change in changes})
             fixed = summary.counted(sum(outcome.fixed.values()), "finding")

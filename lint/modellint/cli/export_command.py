@@ -106,7 +106,7 @@ def export_command(targets: tuple[str, ...], **options: Any) -> None:
 
 def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
     from modellint.destinations.export_options import OptionError
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.target import parse
 
     targets = []
@@ -134,7 +134,7 @@ def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
         from modellint.cli import language_model
 
         return 0 if language_model.export(job, target, outputs[0], wanted, options) else 1
-    request = live_requests.request_for(
+    request = request_dispatch.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )
     written = [
@@ -164,7 +164,7 @@ def _export_one(
     """Export for one destination; whether the package agrees."""
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.run import UsageError
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.failed_export_advice import Refused, ways_on
     from modellint.session.messages import Export
 
@@ -177,7 +177,7 @@ def _export_one(
             began = time.monotonic()
             try:
                 action = Export(wanted, package)
-                answer = live_requests.answer(job, request._replace(action=action), allowed, waiting)
+                answer = request_dispatch.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
                 if not written and request.destination.name == "coreml":
@@ -231,7 +231,7 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
-    from modellint.report import export_text, full
+    from modellint.report import export_text, findings_with_source
     from modellint.results.diagnostic import Severity
 
     color = colored(sys.stdout)
@@ -240,8 +240,8 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
     exported = answer.exported
     findings = [finding for finding in answer.diagnostics if finding.severity >= Severity.WARNING]
     if exported is None:
-        return full.render(findings, texts, color) + f"\n{output}: not exported\n"
+        return findings_with_source.render(findings, texts, color) + f"\n{output}: not exported\n"
     summary = export_text.render(exported, str(output), written, color, shown=name, line=line)
     if exported.writable:
         return summary + findings_line(findings, target)
-    return (full.render(findings, texts, color) + "\n" if findings else "") + summary
+    return (findings_with_source.render(findings, texts, color) + "\n" if findings else "") + summary

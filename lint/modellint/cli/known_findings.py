@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
     from modellint.settings import Settings
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 _MOST = 5
 """How many known findings that are gone are written out."""
@@ -137,7 +137,7 @@ def _comment(
     from modellint.adoption.ignore_comments import UNUSED, with_needed_comments
     from modellint.atomic_write import ReplaceError, replace_file
     from modellint.source.syntax.parse import Unparsable
-    from modellint.source.syntax.text import Undecodable
+    from modellint.source.syntax.source_text import Undecodable
 
     path = checker.job.folder / shown
     if all(finding.code in (*ALWAYS, UNUSED) for finding in findings):

@@ -13,7 +13,7 @@ from modellint.cli.output import Texts, Waiting, colored
 
 if TYPE_CHECKING:
     from modellint.destinations.export_options import LanguageModel, Options
-    from modellint.live.inputs.example import Dimension
+    from modellint.live.inputs.input_spec import Dimension
     from modellint.run import Job
     from modellint.session.target import Target
 
@@ -28,23 +28,23 @@ def export(job: Job, target: Target, output: Path, wanted: Options, options: Map
     import sys
 
     from modellint.atomic_output import NotPlaced, place, staged
-    from modellint.report import full
-    from modellint.report import language_model_text as report
+    from modellint.report import findings_with_source
+    from modellint.report import language_model_export_text as report
     from modellint.run import UsageError
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import ExportLanguageModel
 
     if job.resolver.top.goal.name != "coreml" or len(job.resolver.top.goals) > 1:
         raise click.UsageError("--as language-model is for Core ML alone: --destination coreml")
     lengths = _wanted(wanted, options)
-    request = live_requests.request_for(job, target, (), options["checkpoint"], seed=options["seed"] or 0)
+    request = request_dispatch.request_for(job, target, (), options["checkpoint"], seed=options["seed"] or 0)
     waiting = Waiting()
     try:
         with staged(output) as folder:
             package = folder / output.name
             asked = request._replace(action=ExportLanguageModel(lengths, package))
             try:
-                answer = live_requests.answer(
+                answer = request_dispatch.answer(
                     job, asked, limits({**options, "timeout": options["timeout"] or TIMEOUT}), waiting
                 )
             finally:
@@ -60,7 +60,10 @@ def export(job: Job, target: Target, output: Path, wanted: Options, options: Map
         click.echo(f"note: {note}", err=True)
     color = colored(sys.stdout)
     if exported is None:
-        shown = full.render(answer.diagnostics, Texts(job.folder, None), color) + f"\n{output}: not exported\n"
+        shown = (
+            findings_with_source.render(answer.diagnostics, Texts(job.folder, None), color)
+            + f"\n{output}: not exported\n"
+        )
     else:
         shown = report.render(exported, str(output), color)
     click.echo(shown, nl=False, color=True)
@@ -70,7 +73,7 @@ def export(job: Job, target: Target, output: Path, wanted: Options, options: Map
 def _wanted(wanted: Options, options: Mapping[str, Any]) -> LanguageModel:
     """Lengths as options say them; those that a language model does not take are wrong."""
     from modellint.destinations.export_options import LanguageModel
-    from modellint.live.inputs import example
+    from modellint.live.inputs import input_spec
 
     if wanted.images or wanted.labels or wanted.states or wanted.output_names:
         raise click.UsageError("--image, --labels, --state and --output-name do not go with --as language-model")
@@ -80,8 +83,8 @@ def _wanted(wanted: Options, options: Mapping[str, Any]) -> LanguageModel:
     if not options["inputs"]:
         return model
     try:
-        specs = [example.parse(text, Path.cwd()) for text in options["inputs"]]
-    except example.InputError as error:
+        specs = [input_spec.parse(text, Path.cwd()) for text in options["inputs"]]
+    except input_spec.InputError as error:
         raise click.UsageError(str(error)) from None
     for spec in specs:
         if (

@@ -14,7 +14,7 @@ from modellint.cli.output import Texts, Waiting
 from modellint.results.diagnostic import Applicability
 from modellint.results.model_report import ModelReport
 from modellint.run import Checker, Outcome, UsageError
-from modellint.session import live_requests
+from modellint.session import request_dispatch
 from modellint.session.merge import about, miscompilations, settled
 from modellint.session.messages import Shapes, Verify
 
@@ -37,7 +37,7 @@ def answered(job: Job, request: Request, options: Mapping[str, Any]) -> Answer:
     """The worker's answer to a request, waited for on the terminal, with its notes printed."""
     waiting = Waiting()
     try:
-        answer = live_requests.answer(job, request, limits(options), waiting)
+        answer = request_dispatch.answer(job, request, limits(options), waiting)
     finally:
         waiting.close()
     for note in answer.notes:
@@ -51,7 +51,9 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
     answers = _answers(job, options)
-    for checked in live_requests.check(job, live, limits(options), waiting, proves_fixes=proves_fixes, answers=answers):
+    for checked in request_dispatch.check(
+        job, live, limits(options), waiting, proves_fixes=proves_fixes, answers=answers
+    ):
         waiting.close()
         for note in checked.notes:
             click.echo(f"note: {note}", err=True)
@@ -153,13 +155,13 @@ def _model_report(job: Job, request: Request, conversion: Conversion | None, opt
     waiting = Waiting(options["verbose"])
     report = ModelReport(request.target.text)
     try:
-        shapes = live_requests.answer(job, request._replace(action=Shapes()), limits(options), waiting)
+        shapes = request_dispatch.answer(job, request._replace(action=Shapes()), limits(options), waiting)
         report = report._replace(table=shapes.table)
         if conversion is None or conversion.convertible is None:
             return report._replace(note=_UNJUDGED)
         if not conversion.convertible:
             return report._replace(note="the model does not convert by itself")
-        compared = live_requests.answer(job, request._replace(action=Verify("layers")), limits(options), waiting)
+        compared = request_dispatch.answer(job, request._replace(action=Verify("layers")), limits(options), waiting)
         note = "" if compared.verification else "the comparison ended early"
         if compared.verification is None and compared.diagnostics:
             note = compared.diagnostics[0].message

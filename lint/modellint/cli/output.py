@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 
 class Texts:
@@ -27,7 +27,7 @@ class Texts:
     def __call__(self, shown: str) -> SourceText | None:
         """The text of a file; None where it cannot be read."""
         from modellint.run import source_of
-        from modellint.source.syntax.text import Undecodable, Unreadable, read_bytes
+        from modellint.source.syntax.source_text import Undecodable, Unreadable, read_bytes
 
         if self._stdin is not None:
             return self._stdin

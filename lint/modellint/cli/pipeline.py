@@ -36,7 +36,7 @@ def export(job: Job, targets: Sequence[Target], wanted: Options, options: Mappin
     """Export a pipeline, and tell of it; whether its packages agree. ``timeout`` is for each stage."""
     from modellint.atomic_output import NotPlaced, place_all, staged
     from modellint.run import UsageError
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import ExportPipeline
 
     request, stages = _request(job, targets, options)
@@ -50,7 +50,7 @@ def export(job: Job, targets: Sequence[Target], wanted: Options, options: Mappin
         with staged(folder / names[0] if folder.is_dir() else folder) as making:
             action = ExportPipeline(stages, options["chain"] is not None, wanted, making)
             try:
-                answer = live_requests.answer(job, request._replace(action=action), allowed, waiting)
+                answer = request_dispatch.answer(job, request._replace(action=action), allowed, waiting)
             finally:
                 waiting.close()
             pipeline = answer.pipeline
@@ -76,7 +76,7 @@ def _request(
     job: Job, targets: Sequence[Target], options: Mapping[str, Any]
 ) -> tuple[Request, tuple[StageTarget, ...]]:
     """What is asked about the chain, or about the first stage without one, and the stages. Raises ``click.UsageError``."""
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import StageTarget
     from modellint.session.target import parse
 
@@ -86,7 +86,7 @@ def _request(
         if options[key]:
             raise click.UsageError(f"{option} is about one model: it does not go with several targets")
     seed = options["seed"] or 0
-    requests = [live_requests.request_for(job, target, seed=seed) for target in targets]
+    requests = [request_dispatch.request_for(job, target, seed=seed) for target in targets]
     stages = tuple(
         StageTarget(name, each.target, each.location) for name, each in zip(_names(targets), requests, strict=True)
     )
@@ -99,7 +99,7 @@ def _request(
     chain = parse(options["chain"])
     if chain is None or chain.item:
         raise click.UsageError(f"--chain {options['chain']}: not a function, such as pipeline.py:run")
-    return live_requests.request_for(job, chain, options["inputs"], seed=seed), stages
+    return request_dispatch.request_for(job, chain, options["inputs"], seed=seed), stages
 
 
 def _names(targets: Sequence[Target]) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _json(job: Job, answer: Answer, folder: Path, written: bool) -> str:
 
 
 def _text(job: Job, answer: Answer, folder: Path, written: bool) -> str:
-    from modellint.report import full, pipeline_text
+    from modellint.report import findings_with_source, pipeline_text
     from modellint.results.diagnostic import Severity
 
     color = colored(sys.stdout)
@@ -147,10 +147,10 @@ def _text(job: Job, answer: Answer, folder: Path, written: bool) -> str:
     pipeline = answer.pipeline
     findings = [finding for finding in answer.diagnostics if finding.severity >= Severity.WARNING]
     if pipeline is None:
-        return full.render(findings, texts, color) + f"\n{folder}: not exported\n"
+        return findings_with_source.render(findings, texts, color) + f"\n{folder}: not exported\n"
     summary = pipeline_text.render(pipeline, str(folder), written, color, shown=name, line=line)
     if not pipeline.writable:
-        return (full.render(findings, texts, color) + "\n" if findings else "") + summary
+        return (findings_with_source.render(findings, texts, color) + "\n" if findings else "") + summary
     return summary + "".join(_noted(findings))
 
 

@@ -36,7 +36,7 @@ def shapes_command(target: str, **options: Any) -> None:
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
     from modellint.cli.live_target_checks import answered
     from modellint.report import shapes
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import Shapes
     from modellint.session.target import parse
 
@@ -45,7 +45,7 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     if target is None:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
     job = resolve(Path(file_of(text)), options)
-    request = live_requests.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
+    request = request_dispatch.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
     answer = answered(job, request._replace(action=Shapes()), options)
     findings = answer.diagnostics
     nested = not options["flat"]
@@ -61,8 +61,8 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
             table, depth = answer.table, options["depth"]
             shown = shapes.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
         if findings:
-            from modellint.report import full
+            from modellint.report import findings_with_source
 
-            shown += "\n" + full.render(findings, Texts(job.folder, None), color)
+            shown += "\n" + findings_with_source.render(findings, Texts(job.folder, None), color)
     write(shown, options, False)
     return int(bool(findings))

@@ -111,7 +111,7 @@ def sweep_command(targets: tuple[str, ...], **options: Any) -> None:
 def _sweep(targets: tuple[str, ...], options: Mapping[str, Any]) -> int:
     from modellint.report.sweep import summary
     from modellint.run import UsageError
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import Limits
     from modellint.sweep import dask_cluster, ledger, plan
     from modellint.sweep.sweep import Where, memory_for_each, swept, usual_jobs
@@ -130,7 +130,7 @@ def _sweep(targets: tuple[str, ...], options: Mapping[str, Any]) -> int:
         )
     if options["scheduler"] is not None:
         dask_cluster.check_address(options["scheduler"])
-    live_requests.expect_extras("live")
+    request_dispatch.expect_extras("live")
     jobs = options["workers"] or options["jobs"] or usual_jobs()
     where = Where(jobs, options["workers"], options["scheduler"])
     limits = Limits(options["timeout"] or Limits().timeout, _memory(options, where, memory_for_each))
@@ -169,17 +169,17 @@ def _memory(options: Mapping[str, Any], where: Where, share: Any) -> int | None:
 
 def _requests(job: Job, targets: tuple[str, ...], options: Mapping[str, Any]) -> Iterator[Request]:
     """The targets that are named or, where none is and no catalogue, those of the settings."""
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.target import parse
 
     for text in targets:
         target = parse(text)
         if target is None:
             raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
-        yield live_requests.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
+        yield request_dispatch.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
     top = job.resolver.top
     if not targets and not options["catalogues"] and top.models:
-        yield from live_requests.requests_of_settings(
+        yield from request_dispatch.requests_of_settings(
             job, top.models, Path(top.origins["models"]), seed=options["seed"] or 0
         )
 

@@ -75,7 +75,7 @@ def verify_command(target: str, **options: Any) -> None:
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
     from modellint.session.messages import Verify
     from modellint.session.target import parse
     from modellint.settings import RUNTIMES
@@ -101,10 +101,10 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     shown_format = options["output_format"]
     job = resolve(Path(file_of(live)), {**options, "output_format": None})
     action = Verify("outputs" if shown_format == "text" else "layers", package)
-    request = live_requests.request_for(
+    request = request_dispatch.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )._replace(action=action)
-    requests = list(live_requests.requests_by_goal(job, [request])) if package is None else [request]
+    requests = list(request_dispatch.requests_by_goal(job, [request])) if package is None else [request]
     if len(requests) > 1 and shown_format != "text":
         raise click.UsageError(f"--output-format {shown_format} shows one destination: give it with --destination")
     _check_record([wanted.destination.name for wanted in requests], options)
@@ -158,9 +158,9 @@ def _verify_recorded(text: str, package: Path, options: Mapping[str, Any]) -> in
 
 def _of_recorded(job: Job, package: Path, options: Mapping[str, Any]) -> Answer:
     from modellint.cli.live_target_checks import answered
-    from modellint.session import live_requests
+    from modellint.session import request_dispatch
 
-    return answered(job, live_requests.request_recorded(job, package, options["recorded"].absolute()), options)
+    return answered(job, request_dispatch.request_recorded(job, package, options["recorded"].absolute()), options)
 
 
 def _check_record(goals: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -200,7 +200,7 @@ def _answered(job: Job, request: Request, options: Mapping[str, Any]) -> Answer:
 def _verification(
     job: Job, target: str, result: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
 ) -> str:
-    from modellint.report import as_json, full, verification, verification_html
+    from modellint.report import as_json, findings_with_source, verification, verification_html
     from modellint.results.verification import UNDECIDED, Verification
 
     shown = result or Verification(UNDECIDED, findings[0].message if findings else "")
@@ -214,7 +214,7 @@ def _verification(
     name, line = locators(job, texts)
     if options["output_format"] == "html":
         return verification_html.page(shown, target, name, findings, line)
-    shown_text = full.render(findings, texts, color) + "\n" if findings else ""
+    shown_text = findings_with_source.render(findings, texts, color) + "\n" if findings else ""
     if result is None:
         return shown_text
     return shown_text + verification.render(result, color, target=target, shown=name, line=line)

@@ -1,4 +1,4 @@
-"""Names of torch that source checks need, read from ``torch_names.json``; ``python -m modellint.measure.torch_names`` writes it."""
+"""Names of torch that source checks need, from ``torch_names.json``; ``modellint.measure.torch_class_attributes`` writes it."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.attribute_contents import HeldAttribute
+    from modellint.live.capture.data_dependence import Reach
     from modellint.live.capture.inplace_writes import LostWrite, Write
     from modellint.live.capture.item_assignments import ItemAssignment
     from modellint.live.capture.loop_iterations import LongLoop
     from modellint.live.capture.outputs import Part
-    from modellint.live.capture.provenance import Reach
     from modellint.live.capture.records import Call, Failure, Run, TensorFact
     from modellint.live.capture.retained_autograd_graphs import KeptGraph
     from modellint.live.capture.scalar_operands import ScalarOperand
@@ -184,14 +184,14 @@ class LiveModel:
     @property
     def input_facts(self) -> tuple[TensorFact, ...]:
         """The tensors that the model was given and used, each once."""
-        from modellint.live.capture.provenance import inputs_of
+        from modellint.live.capture.data_dependence import inputs_of
 
         return () if self.run is None else inputs_of(self.run)
 
     @property
     def state_read(self) -> frozenset[str]:
         """The names of the model's own tensors that an operator took."""
-        from modellint.live.capture.provenance import state_read
+        from modellint.live.capture.data_dependence import state_read
 
         return frozenset() if self.run is None else state_read(self.run)
 

@@ -37,8 +37,8 @@ from modellint.data.coreml_faults import (
 from modellint.destinations.comparison.tensor_difference import LIMIT, compare
 from modellint.destinations.coreml.mil.executor import ExecutionError, Executor, UnknownOperations
 from modellint.destinations.coreml.private.entry_points import ct, silence
+from modellint.destinations.coreml.private.installed_capabilities import front_end_digest
 from modellint.destinations.coreml.private.mil_programs import program_of
-from modellint.destinations.coreml.private.version_limits import front_end_digest
 
 LIMITS = {"float32": LIMIT, "float16": 1e-2}
 """The largest error over the output's scale that is taken for rounding."""

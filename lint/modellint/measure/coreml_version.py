@@ -21,7 +21,7 @@ from modellint.data.coremltools_version_facts import FOLDER, VersionFacts, neare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.entry_points import ct, registered, silence
-from modellint.destinations.coreml.private.version_limits import front_end_digest
+from modellint.destinations.coreml.private.installed_capabilities import front_end_digest
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.conversion_verdict import ROUTES
 from modellint.settings import Destination

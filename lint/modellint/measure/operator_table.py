@@ -32,7 +32,7 @@ from modellint.destinations.coreml.private.entry_points import (
     silence,
     traced_operators,
 )
-from modellint.destinations.coreml.private.version_limits import facts
+from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.measure.operator_probes import Api, Probe, Sample, apis
 
 TARGETS = {"iOS15": ct.target.iOS15, "iOS16": ct.target.iOS16, "iOS17": ct.target.iOS17, "iOS18": ct.target.iOS18}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from modellint.report.style import columns, paint
 from modellint.results.diagnostic import Diagnostic, Span
+from modellint.source.syntax.source_text import SourceText
 from modellint.source.syntax.suppressions import last_row
-from modellint.source.syntax.text import SourceText
 
 WIDEST = 140
 """How many columns of a line are shown."""

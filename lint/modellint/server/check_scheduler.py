@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule
 from modellint.run import all_rules
+from modellint.server.document_checks import BrokenSettings, Place, ProjectChecks, place_of
 from modellint.server.documents import Document
-from modellint.server.project_checks import BrokenSettings, Place, ProjectChecks, place_of
 from modellint.source.check import Stopped
 from modellint.tool_diagnostics import described, raised_at
 

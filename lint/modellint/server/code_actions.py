@@ -10,12 +10,12 @@ from lsprotocol import types
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Span
 from modellint.server.diagnostics import diagnostic_of
+from modellint.server.document_checks import Place, ProjectChecks, offers
 from modellint.server.documents import Document
-from modellint.server.project_checks import Place, ProjectChecks, offers
 from modellint.source.syntax.edits import EditError, apply, changes_of
 from modellint.source.syntax.parse import Unparsable
+from modellint.source.syntax.source_text import SourceText
 from modellint.source.syntax.suppressions import last_row
-from modellint.source.syntax.text import SourceText
 
 FIX_ALL = "source.fixAll.modellint"
 KINDS = (types.CodeActionKind.QuickFix, types.CodeActionKind.SourceFixAll, FIX_ALL)

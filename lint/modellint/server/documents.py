@@ -17,7 +17,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 
 from modellint.results.diagnostic import Span
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 SETTINGS_FILES = ("modellint.toml", "pyproject.toml")
 """Names of files that settings stand in."""

@@ -22,9 +22,9 @@ from modellint.run import UsageError
 from modellint.server import code_actions, live_checks
 from modellint.server.check_scheduler import DELAY, Checking, Outdated, Result
 from modellint.server.diagnostics import diagnostics_of, of_settings
+from modellint.server.document_checks import BrokenSettings, Place, ProjectChecks, offers, place_of
 from modellint.server.documents import SETTINGS_FILES, Document, path_of
 from modellint.server.live_checks import LiveFindings
-from modellint.server.project_checks import BrokenSettings, Place, ProjectChecks, offers, place_of
 from modellint.server.rule_hover import hover
 from modellint.tool_diagnostics import described, raised_at
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from modellint.report import live_findings
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, UsageError
-from modellint.server.project_checks import BrokenSettings, ProjectChecks
-from modellint.session import live_requests
+from modellint.server.document_checks import BrokenSettings, ProjectChecks
+from modellint.session import request_dispatch
 from modellint.session.merge import LiveResult, about, miscompilations, settled
 from modellint.session.messages import Limits, Request
 from modellint.settings import SettingsError
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.source_text import SourceText, Undecodable
 
 COMMAND = "modellint.checkLive"
 
@@ -48,7 +48,7 @@ def requests(checks: ProjectChecks, path: Path, chosen: Sequence[str]) -> list[R
     if not models:
         raise UsageError(f"{file} lists no [[tool.modellint.models]] to check")
     config = Path(settings.origins["models"])
-    return live_requests.requests_of_settings(checks.job, models, config)
+    return request_dispatch.requests_of_settings(checks.job, models, config)
 
 
 def run(
@@ -65,7 +65,7 @@ def run(
         progress(target, stage, seconds)
 
     texts = {request.location.file: _text(request.location.file) for request in asked if request.location.file}
-    results = [checked.result for checked in live_requests.check(checks.job, asked, Limits(), report)]
+    results = [checked.result for checked in request_dispatch.check(checks.job, asked, Limits(), report)]
     return results, {path: text for path, text in texts.items() if text is not None}
 
 

@@ -6,7 +6,7 @@ Not seen: files that a model only opens, the environment, the network, and what 
 from __future__ import annotations
 
 from modellint.cache import Store, digest
-from modellint.live.inputs.example import parse_all
+from modellint.live.inputs.input_spec import parse_all
 from modellint.results.codec import Codec, Malformed
 from modellint.session.messages import Answer, Limits, Request
 from modellint.session.target_facts import digest_of, is_current

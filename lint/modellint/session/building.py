@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import destinations
-from modellint.live.inputs import example as inputs
+from modellint.live.inputs import input_spec as inputs
 from modellint.session import target, target_failure
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Builder:
         """Call a class or function: on the CPU where values are wanted and fit, else on the meta device where that works."""
         import torch
 
-        from modellint.session.resources.memory_limit import Budget, OverBudget
+        from modellint.session.resources.allocation_budget import Budget, OverBudget
 
         trouble = None
         if self.on_meta and needs_values:

@@ -19,7 +19,7 @@ from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.session.in_process import Varying, examine, job_of, prepared, ready, session_of
 from modellint.session.messages import Export, ExportLanguageModel
-from modellint.session.progress_reporting import Entered, silent
+from modellint.session.progress_output import Entered, silent
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Severity
 from modellint.run import Checker, Job, UsageError
-from modellint.session import live_requests
+from modellint.session import request_dispatch
 
 if TYPE_CHECKING:
     from modellint.session.messages import Answer, Export, Limits, Request
@@ -66,7 +66,7 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
         action = refused.action._replace(package=package)
         command = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
         try:
-            answer = live_requests.answer(
+            answer = request_dispatch.answer(
                 refused.job,
                 refused.request._replace(action=action, texts={str(file): fixed.text}),
                 refused.limits._replace(timeout=rest),

@@ -35,7 +35,7 @@ from modellint.run import Checker, Job, job_for
 from modellint.session import merge
 from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
-from modellint.session.progress_reporting import Entered, silent
+from modellint.session.progress_output import Entered, silent
 from modellint.session.recording import next_step, recording
 from modellint.session.requested_actions import Session
 from modellint.session.target import Location, Target

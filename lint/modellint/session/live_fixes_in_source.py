@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.diagnostic import Diagnostic, Fix
-from modellint.source.project.attribute_uses import DICT_ONLY, LIST_ONLY
+from modellint.source.project.container_attribute_uses import DICT_ONLY, LIST_ONLY
 from modellint.source.project.symbols import IndexedFile
 from modellint.source.syntax.edit_builder import Rewriter
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.source_text import SourceText, Undecodable
 
 if TYPE_CHECKING:
     from modellint.results.applied_fix import Applied

@@ -13,8 +13,8 @@ from modellint.results.diagnostic import Applicability, Diagnostic, Fix
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.run import Checker, Job
+    from modellint.source.syntax.source_text import SourceText
     from modellint.source.syntax.suppressions import Suppressions
-    from modellint.source.syntax.text import SourceText
 
 
 class LiveResult(NamedTuple):
@@ -232,8 +232,8 @@ def _commented(
 ) -> Iterator[tuple[str, tuple[SourceText, Suppressions]]]:
     """The files that live checks speak of and that hold comments of ours, by name."""
     from modellint.source.syntax.parse import Unparsable, parse
+    from modellint.source.syntax.source_text import SourceText, Undecodable
     from modellint.source.syntax.suppressions import Suppressions, may_hold_directives
-    from modellint.source.syntax.text import SourceText, Undecodable
 
     spoken = {finding.path for result in live for finding in result.diagnostics if finding.path is not None}
     spoken |= {shown for result in live for shown in result.executed if shown in checked}

@@ -15,7 +15,7 @@ from modellint.results.exported import Exported
 from modellint.results.exported_language_model import ExportedLanguageModel
 from modellint.results.exported_pipeline import ExportedPipeline
 from modellint.results.shape_table import Table
-from modellint.results.target_facts import TargetFacts
+from modellint.results.swept_model_facts import TargetFacts
 from modellint.results.verification import Verification
 from modellint.session.target import Location, Target
 from modellint.settings import Destination

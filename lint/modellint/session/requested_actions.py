@@ -18,9 +18,9 @@ from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
 from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
-from modellint.session.confirmed_findings import findings
 from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
 from modellint.session.messages import Answer, Check, Request, Verify, VerifyRecorded
+from modellint.session.verification_findings import findings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modellint.destinations.destination import VerifyOptions
     from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.capture.records import Failure
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.results.diagnostic import Diagnostic, Place
     from modellint.results.exported import Exported

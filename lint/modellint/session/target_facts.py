@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modellint.results.target_facts import TargetFacts
+from modellint.results.swept_model_facts import TargetFacts
 
 if TYPE_CHECKING:
     from torch import nn

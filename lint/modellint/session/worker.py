@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places
-from modellint.live.inputs import example
+from modellint.live.inputs import input_spec
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.session import target
 from modellint.session import target_failure as failed
@@ -163,7 +163,7 @@ def _worked(work: _Work, session: Session) -> Message:
 
     try:
         return work.answer()
-    except (target.TargetError, example.InputError, OptionError, PackageError) as error:
+    except (target.TargetError, input_spec.InputError, OptionError, PackageError) as error:
         return Refusal(str(error))
     except Again:
         return Restart()
@@ -209,7 +209,7 @@ class _Work:
     def _checked(self) -> Answer:
         from modellint.live.capture.line_coverage import Executed
         from modellint.live.check import needs_of
-        from modellint.live.incomplete_attributes import undecided
+        from modellint.live.placeholder_attributes import undecided
 
         session, rules = self._session, self._build.rules()
         checkpoint = self._build.checkpoint(values=False)

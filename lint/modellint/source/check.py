@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.syntax.ast_walk import Function
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
     from modellint.source.triggers.words import Wanted, Words
 
 _CLASS = re.compile(r"\bclass\b")
@@ -77,7 +77,7 @@ def check_source(
     except Unparsable as error:
         finding = _cannot_parse(source, shown, error)
         if path is not None:
-            from modellint.source.project.unparsed_files import is_apart_from_models
+            from modellint.source.project.unparsed_file_relevance import is_apart_from_models
 
             if is_apart_from_models(project, location, text):
                 message = f"{finding.message}; no file with a model imports this one"
@@ -339,7 +339,7 @@ def _entry_findings(
     goal: Destination,
 ) -> list[Diagnostic]:
     from modellint.source.facts.class_analysis import Reading
-    from modellint.source.facts.entered_methods import (
+    from modellint.source.facts.cross_module_methods import (
         entries_of,
         hopeful_entries,
         may_be_entered,

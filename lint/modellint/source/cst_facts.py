@@ -11,7 +11,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider, QualifiedNameProvider
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
     from modellint.rule import Rule

@@ -16,7 +16,7 @@ from modellint.atomic_write import replace_file as replace_file
 from modellint.results.diagnostic import Applicability, Diagnostic, Span
 from modellint.source.syntax.edits import Change, EditError, apply, changes_of, shareable
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 ROUNDS = 10
 """After so many rounds the text is left as it then is."""

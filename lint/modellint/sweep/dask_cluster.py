@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from modellint.run import UsageError
-from modellint.sweep.serving import run
+from modellint.sweep.task_execution import run
 
 Results = Generator[tuple[str, str | None], None, None]
 RETRIES = 2

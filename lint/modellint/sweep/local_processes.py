@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from modellint.sweep.serving import run
+from modellint.sweep.task_execution import run
 
 _PATIENCE = 5.0
 """Seconds that processes may take to end what they have started."""

@@ -12,7 +12,7 @@ from modellint.cache import digest, rules_digest
 from modellint.destinations.export_options import Options
 from modellint.results.sweep_row import CHECK, EXPORT, NOT_RUN, VERIFY, SweepRow
 from modellint.run import Job, UsageError
-from modellint.session import live_requests
+from modellint.session import request_dispatch
 from modellint.session.answer_cache import digests_of_inputs
 from modellint.session.messages import Action, Check, Export, Limits, Models, Request, Verify
 from modellint.session.target import parse
@@ -27,7 +27,7 @@ def catalogue(job: Job, name: str, seed: int) -> Request:
     """The request for a catalogue, which is a collection like any other. Raises ``UsageError``."""
     target = parse(f"modellint.sweep.catalogue.{name}_models:models")
     assert target is not None
-    return live_requests.request_for(job, target, seed=seed)
+    return request_dispatch.request_for(job, target, seed=seed)
 
 
 def expanded(job: Job, requests: Iterable[Request], told: Callable[[str], None]) -> Iterator[tuple[str, Request]]:
@@ -65,7 +65,7 @@ def _is_plain(request: Request) -> bool:
 
 def _models(job: Job, request: Request, told: Callable[[str], None]) -> tuple[str, ...]:
     told(f"listing {request.target.text}")
-    answer = live_requests.answer(job, request._replace(action=Models()), Limits())
+    answer = request_dispatch.answer(job, request._replace(action=Models()), Limits())
     if answer.diagnostics:
         raise UsageError(f"{request.target.text}: {answer.diagnostics[0].message}")
     for name, count in Counter(answer.models).items():
@@ -86,7 +86,7 @@ def tasks(job: Job, models: Iterable[tuple[str, Request]], actions: Sequence[str
             for wanted in _by_route(job, request, action):
                 asked = wanted._replace(action=_action(action, wanted.destination.name), with_facts=True)
                 # The settings know of no single route.
-                asked = live_requests.under_settings(job, asked)._replace(destination=wanted.destination)
+                asked = request_dispatch.under_settings(job, asked)._replace(destination=wanted.destination)
                 task = Task(asked, limits, name, action, _configuration(asked, rules))
                 planned.setdefault(task.key, task)
     return tuple(planned.values())
@@ -103,7 +103,7 @@ def _action(name: str, destination: str) -> Action:
 
 def _by_route(job: Job, request: Request, action: str) -> Iterator[Request]:
     """The request for each destination and, for a comparison on Core ML where the route is open, for each route."""
-    for wanted in live_requests.requests_by_goal(job, [request]):
+    for wanted in request_dispatch.requests_by_goal(job, [request]):
         goal = wanted.destination
         if action == VERIFY and goal.name == "coreml" and goal.frontend == "auto":
             for route in ("trace", "export"):

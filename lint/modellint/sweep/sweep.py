@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from modellint.results.sweep_row import SweepRow
 from modellint.sweep import ledger, plan
-from modellint.sweep.rows import row_of_lost
+from modellint.sweep.rows_from_answer import row_of_lost
 from modellint.sweep.task import ROWS, TASK, Task
 
 

@@ -19,9 +19,9 @@ from modellint.authoring import (
     tensors_in,
     walk,
 )
-from modellint_rules.flow.joined_turns import Joins, are_counted_by_weights
 from modellint_rules.flow.open_sizes import holds_size, open_sizes
-from modellint_rules.flow.size_tables import goes_through_sizes
+from modellint_rules.flow.spatial_shape_tensors import goes_through_sizes
+from modellint_rules.flow.weight_sized_loops import Joins, are_counted_by_weights
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Loop, Question

@@ -24,7 +24,7 @@ from modellint_rules.operators.api_calls import (
     transposed_in_forward,
     unless_unread,
 )
-from modellint_rules.operators.missing_converters import (
+from modellint_rules.operators.converter_lookup import (
     FAST_PATH,
     OF_INITIALISERS,
     OF_PACKAGES,

@@ -111,7 +111,7 @@ class OpRefused(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
         from modellint_rules.operators.api_calls import calls_in_forward, unless_unread
-        from modellint_rules.operators.counted_products import keeps_state
+        from modellint_rules.operators.float_arange_products import keeps_state
         from modellint_rules.operators.refusal_lookup import refusal
         from modellint_rules.operators.rewrites import advice
 
@@ -141,7 +141,7 @@ class OpRefused(Rule):
 
     def _multiplied(self, code: Code) -> Iterator[Diagnostic]:
         """Products and quotients of floats that coremltools holds as integers."""
-        from modellint_rules.operators.counted_products import ADVICE, counted_products
+        from modellint_rules.operators.float_arange_products import ADVICE, counted_products
 
         for node, statement, shown, aside in counted_products(code):
             yield code.finding(

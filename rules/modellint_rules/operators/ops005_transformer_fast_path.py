@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity
-from modellint_rules.operators.missing_converters import FAST_PATH
+from modellint_rules.operators.converter_lookup import FAST_PATH
 
 if TYPE_CHECKING:
     from modellint.authoring import LiveModel

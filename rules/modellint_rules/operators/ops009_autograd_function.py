@@ -19,7 +19,7 @@ from modellint.authoring import (
     dotted_name,
     of_kind,
 )
-from modellint_rules.operators.missing_converters import PYTHON
+from modellint_rules.operators.converter_lookup import PYTHON
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel

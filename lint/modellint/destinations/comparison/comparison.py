@@ -25,7 +25,7 @@ from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Out
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
 
 

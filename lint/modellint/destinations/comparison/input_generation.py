@@ -14,14 +14,14 @@ from torch import Tensor
 
 from modellint.destinations.comparison.program import Misfit, Program, RunError
 from modellint.destinations.comparison.reference_runs import STEPS
-from modellint.live.inputs.size_boundaries import sizes, thresholds
+from modellint.live.inputs.branch_boundary_sizes import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given
 from modellint.live.inputs.variants import further, lengths, scaled
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
 
 FEW = 48

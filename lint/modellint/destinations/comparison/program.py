@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from modellint.live.inputs.size_boundaries import Thresholds
+from modellint.live.inputs.branch_boundary_sizes import Thresholds
 
 
 class Misfit(Exception):

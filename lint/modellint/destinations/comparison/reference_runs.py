@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.comparison.at_rest import Rest, at_rest
 from modellint.destinations.comparison.input_dependence import InputDependence
+from modellint.destinations.comparison.side_effect_free_runs import Rest, at_rest
 from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
 from modellint.destinations.comparison.undefined_casts import OtherCasts
 from modellint.live.snapshot import unchanged

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from modellint import settings
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
     from modellint.results.conversion_verdict import Verdict

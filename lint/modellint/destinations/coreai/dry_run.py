@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modellint.destinations.capture.blocker_places import first_line
-from modellint.destinations.comparison.at_rest import at_rest
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import shared_converter
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.conversion_verdict import Verdict

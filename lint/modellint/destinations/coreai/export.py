@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.comparison.comparison import Comparison, Undecided
 from modellint.destinations.comparison.reference_runs import Raised, Reference, copied_inputs
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converter, convert, reasons
 from modellint.destinations.coreai.converter_process import Died, Failed
 from modellint.destinations.coreai.routes import ROUTE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from modellint.destinations.export_options import Metadata, Options
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
     from modellint.results.conversion_verdict import Verdict

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.comparison.comparison import Comparison, Undecided
 from modellint.destinations.comparison.reference_runs import copied_inputs
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
-from modellint.destinations.coreai.program import CoreAIProgram
+from modellint.destinations.coreai.interpreted_program import CoreAIProgram
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Verification
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
 
 BUDGET = 60.0

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from modellint import settings
-    from modellint.destinations.comparison.chain import Call, Chain
+    from modellint.destinations.comparison.chain_module import Call, Chain
     from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
     from modellint.results.conversion_verdict import Verdict, Ways

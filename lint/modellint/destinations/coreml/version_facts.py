@@ -77,7 +77,7 @@ class CoreML:
 
         if CoreML.installed("coremltools") is None:
             return version_shown(None)
-        from modellint.destinations.coreml.private.version_limits import facts
+        from modellint.destinations.coreml.private.installed_capabilities import facts
 
         return facts().name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modellint.live.analysis_cache import analysis
-from modellint.live.capture.provenance import facts_in
+from modellint.live.capture.data_dependence import facts_in
 from modellint.live.capture.recording import is_lazy, recorded, weight_of
 from modellint.live.capture.records import Run
 from modellint.live.snapshot import unchanged

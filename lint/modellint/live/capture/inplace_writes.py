@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.data_dependence import facts_in, is_input
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.capture.outputs import parts_of
-from modellint.live.capture.provenance import facts_in, is_input
 from modellint.live.capture.records import Operator, Run, TensorFact
 from modellint.live.subject import Subject
 from modellint.results.diagnostic import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.live.capture.provenance import is_input
+from modellint.live.capture.data_dependence import is_input
 from modellint.live.capture.records import TensorFact
 
 if TYPE_CHECKING:

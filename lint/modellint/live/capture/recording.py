@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modellint.live.capture.attribute_assignments import Attributes
+from modellint.live.capture.data_dependence import facts_in
 from modellint.live.capture.exceptions import Raised, failure_of, is_refused_view
-from modellint.live.capture.provenance import facts_in
 from modellint.live.capture.records import Call, ModuleCall, Operator, Run, TensorFact
 from modellint.live.capture.tensor_facts import Facts, tensors_in
 from modellint.live.unregistered_state import unregistered_state

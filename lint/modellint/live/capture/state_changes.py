@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.data_dependence import Reach, facts_in, is_input
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.capture.inplace_writes import Write, writes
 from modellint.live.capture.jit_trace import agree, in_evaluation, is_affordable, outputs_of
-from modellint.live.capture.provenance import Reach, facts_in, is_input
 from modellint.live.capture.records import Run
 from modellint.live.code.anchor_statements import changing
 from modellint.live.inputs.variants import variants

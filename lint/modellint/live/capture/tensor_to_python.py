@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.data_dependence import Reach, facts_in
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.capture.jit_trace import TAKING, traced
-from modellint.live.capture.provenance import Reach, facts_in
 from modellint.live.capture.records import Call, Run
 from modellint.live.code.anchor_statements import node_at
 from modellint.live.subject import Subject

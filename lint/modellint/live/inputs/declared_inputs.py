@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from modellint.live.inputs import example
+from modellint.live.inputs import input_spec
 from modellint.live.inputs.model_inputs import Inputs, with_lists
 
 
@@ -30,15 +30,15 @@ class Input:
     low: float | None = None
     high: float | None = None
 
-    def specification(self) -> example.InputSpec:
+    def specification(self) -> input_spec.InputSpec:
         """The same as ``--input`` has it."""
         if (self.low is None) != (self.high is None):
             raise ValueError(f"{self}: give both low and high, or neither")
         span = "" if self.low is None else f"[{self.low},{self.high})"
         text = f"{'x'.join(map(_size, self.shape))}:{str(self.dtype).removeprefix('torch.')}{span}"
         try:
-            return example.parse(text, Path())
-        except example.InputError as error:
+            return input_spec.parse(text, Path())
+        except input_spec.InputError as error:
             raise ValueError(f"{self}: {str(error).partition(': ')[2]}") from None
 
 
@@ -60,9 +60,9 @@ def inputs_of(declared: Any) -> Inputs:
     specs = {key: value.specification() for key, value in named.items() if isinstance(value, Input)}
     if not specs:
         return inputs
-    drawn = {key: example.build([spec], seed).args[0] for seed, (key, spec) in enumerate(specs.items())}
+    drawn = {key: input_spec.build([spec], seed).args[0] for seed, (key, spec) in enumerate(specs.items())}
     args = tuple(drawn.get(at, value) for at, value in enumerate(inputs.args))
     kwargs = {name: drawn.get(name, value) for name, value in inputs.kwargs.items()}
-    limits = {key: bounds["0"] for key, spec in specs.items() if (bounds := example.flexible([spec]))}
+    limits = {key: bounds["0"] for key, spec in specs.items() if (bounds := input_spec.flexible([spec]))}
     ranges = {key: spec.range for key, spec in specs.items() if spec.range is not None}
     return Inputs(args, kwargs, with_lists(limits), ranges)

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from modellint.live.inputs.model_inputs import Listed
 
 if TYPE_CHECKING:
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
 
 LARGE = 100.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.model_report import ModelReport
     from modellint.rule import Rule
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 RENDERERS = {
     "full": "text:full",

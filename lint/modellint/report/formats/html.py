@@ -11,10 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from modellint.report import live_findings, shapes, summary, verification
-from modellint.report.fix_diff import Diffs
 from modellint.report.formats import CheckResults
 from modellint.report.formats.locations import absolute
 from modellint.report.frame import framed
+from modellint.report.inline_fix_diff import Diffs
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.results.model_report import ModelReport
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.shape_table import Row, Table
     from modellint.results.verification import Output, Verification
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 _SIGNS = re.compile(r" *[0-9]* +([-+|])( |\Z)")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")

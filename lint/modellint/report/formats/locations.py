@@ -16,7 +16,7 @@ from modellint.source.syntax.suppressions import last_row
 if TYPE_CHECKING:
     from modellint.report.formats import CheckResults
     from modellint.results.diagnostic import Diagnostic, Span
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Variables in which GitHub's and GitLab's runners say where the repository is."""

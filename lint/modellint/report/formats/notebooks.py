@@ -9,7 +9,7 @@ from modellint.source.syntax.notebook import NotebookText
 
 if TYPE_CHECKING:
     from modellint.report.formats import CheckResults
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 
 def in_files(results: CheckResults) -> CheckResults:

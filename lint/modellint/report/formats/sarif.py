@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modellint.rule import Rule
-    from modellint.source.syntax.text import SourceText
+    from modellint.source.syntax.source_text import SourceText
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "SRCROOT"

@@ -17,7 +17,7 @@ def full(results: CheckResults) -> str:
     if not results.diagnostics:
         # The common case is not worth importing the frames for.
         return _nothing_found(results)
-    from modellint.report import full as frames
+    from modellint.report import findings_with_source as frames
 
     return _with_verdicts(
         results,

@@ -21,7 +21,7 @@ from modellint.session.export import temporaries_in
 from modellint.session.in_process import job_of, prepared, ready, session_of
 from modellint.session.messages import Answer, ExportPipeline
 from modellint.session.pipelines.stages import BuiltStage, export_pipeline
-from modellint.session.progress_reporting import Entered, silent
+from modellint.session.progress_output import Entered, silent
 from modellint.session.target import Target
 
 if TYPE_CHECKING:

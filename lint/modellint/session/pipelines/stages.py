@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import destinations
-from modellint.destinations.comparison.chain import Call, Chain, ChainError, recorded
+from modellint.destinations.comparison.chain_module import Call, Chain, ChainError, recorded
 from modellint.destinations.comparison.reference_runs import Raised, Reference
 from modellint.destinations.destination import StagePackage
 from modellint.destinations.export_options import SINGLE, OptionError

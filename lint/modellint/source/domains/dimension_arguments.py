@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modellint.source.domains import value_lengths
+from modellint.source.domains import data_dependent_sizes
 from modellint.source.domains.memory_layout import BY_DEFAULT, Dim
 from modellint.source.domains.symbolic_numbers import Length, Opaque, OpaqueNumber, Shape, Size, int_of
 from modellint.source.domains.tensors import Tensor
@@ -103,7 +103,7 @@ def ints_of(values: Sequence[Value]) -> list[int] | None:
 
 def size(tensor: Tensor, dim: int) -> Value:
     """`tensor.size(dim)`."""
-    decided = dim == 0 and tensor.told is not None and value_lengths.is_of_values(tensor)
+    decided = dim == 0 and tensor.told is not None and data_dependent_sizes.is_of_values(tensor)
     found = tensor.layout.size(dim) if tensor.layout is not None else None
     if decided:
         return Length(tensor, found[1] if found is not None else None)

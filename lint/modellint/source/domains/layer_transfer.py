@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from modellint.source.domains.derived_tensors import batch_of, tensors_in
 from modellint.source.domains.layout_transfer import forgotten, like, packed
 from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout, is_fixed
 from modellint.source.domains.operator_sets import ACTIVATIONS, CONVOLUTIONS, NORMS, POOLS
-from modellint.source.domains.result_tensors import batch_of, tensors_in
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Instance, Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from modellint.source.project.external_names import PARAMETER_CLASSES, may_build
+from modellint.source.project.external_name_facts import PARAMETER_CLASSES, may_build
 
 FACTORIES = frozenset(
     {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "logspace", "eye", "tensor"}

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.derived_tensors import derived, tensors_in
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, size, sizes_of
 from modellint.source.domains.layer_transfer import pooled, pooled_to_one, size_of_weight, with_channels, with_last
 from modellint.source.domains.layout_transfer import broadcast, forgotten, like, multiplied, packed, reduced
 from modellint.source.domains.memory_layout import ONE, Dim, Layout
 from modellint.source.domains.operator_sets import BINARY, IN_PLACE_LAYOUT, LIKE, REDUCTIONS, SAME, VIEWS
-from modellint.source.domains.result_tensors import derived, tensors_in
 from modellint.source.domains.symbolic_numbers import Shape, Size, int_of
 from modellint.source.domains.tensors import Tensor
 from modellint.source.domains.view_operators import apply_view

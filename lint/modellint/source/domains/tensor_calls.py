@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from modellint.data.torch_names import TENSOR_ATTRIBUTES
 from modellint.source.domains import (
     axis_patterns,
-    counted_floats,
+    data_dependent_sizes,
     dimension_arguments,
+    float_tensors_as_ints,
     masks,
     operator_transfer,
-    value_lengths,
 )
+from modellint.source.domains.derived_tensors import batch_of, carries_graph, derived, tensors_in
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.layer_transfer import size_of_weight, with_features
 from modellint.source.domains.layout_transfer import broadcast, contracted
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_sets import FACTORIES, LIKE, SHOWING, TENSOR_ONLY
 from modellint.source.domains.operator_transfer import apply_operator
-from modellint.source.domains.result_tensors import batch_of, carries_graph, derived, tensors_in
 from modellint.source.domains.symbolic_numbers import Drawn, Length, Limits, Opaque, Shape, Size
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import (
@@ -76,7 +76,7 @@ def external_result(name: str, arguments: Arguments, node: ast.expr, reading: bo
         if parts:
             kept = derived(node, Layout.contiguous([Dim.symbol()]), "nms", parts, quiet)
             kept.certain = True
-            value_lengths.note(kept)
+            data_dependent_sizes.note(kept)
             return kept
     return None
 
@@ -101,8 +101,8 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         made = Tensor(
             node, operator_transfer.made_of_sizes(last, arguments), "constant", name=name, grad=grad, made_by=last
         )
-        if last == "arange" and reading and counted_floats.counts(arguments, node):
-            made.told = {counted_floats.COUNTED: True}
+        if last == "arange" and reading and float_tensors_as_ints.counts(arguments, node):
+            made.told = {float_tensors_as_ints.COUNTED: True}
         if parts and last in ("as_tensor", "normal", "bernoulli", "complex", "polar"):
             made.origin = "computed"
             made.grad = carries_graph(last, [part.grad for part in parts])
@@ -127,7 +127,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
     if last in ("cat", "concat", "concatenate", "stack"):
         joined = operator_transfer.joined("stack" if last == "stack" else "cat", arguments, node, quiet)
         if isinstance(first, Container):
-            counted_floats.tell(joined, [part for item in first.items for part in alternatives(item)])
+            float_tensors_as_ints.tell(joined, [part for item in first.items for part in alternatives(item)])
         return joined
     if last in (
         "hstack",
@@ -151,7 +151,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         made = derived(node, layout, last, parts, quiet)
         made.certain = True
         if last in ("meshgrid", "broadcast_tensors"):
-            counted_floats.tell(made, parts)
+            float_tensors_as_ints.tell(made, parts)
             return Container("tuple", node, [made])
         return made
     if last == "where" and len(arguments.positional) == 3:
@@ -197,7 +197,7 @@ def operator_result(
     made = apply_operator(name, tensor, arguments, node, quiet)
     if name == "item" and tensor.is_data:
         return Drawn(tensor, node)
-    if name in ("numel", "nelement") and value_lengths.is_of_values(tensor):
+    if name in ("numel", "nelement") and data_dependent_sizes.is_of_values(tensor):
         return Length(tensor)
     if made is None and name.startswith(("is_", "has_")):
         return NUMBER
@@ -206,9 +206,9 @@ def operator_result(
         made.certain = certain
     if name in masks.FLOATING and isinstance(made, Tensor) and masks.becomes_floats(name, tensor, arguments):
         made.told = {masks.FLOATS: True}
-    if name in counted_floats.KEEPING:
-        counted_floats.tell(made, [tensor])
-    value_lengths.tell(name, made, tensor, arguments)
+    if name in float_tensors_as_ints.KEEPING:
+        float_tensors_as_ints.tell(made, [tensor])
+    data_dependent_sizes.tell(name, made, tensor, arguments)
     return made
 
 
@@ -220,7 +220,7 @@ def method_result(reader: Reader, callee: Method, arguments: Arguments, node: as
             receiver.shown = True
         if name.endswith("_") and not name.endswith("__"):
             reader.recorder.wrote(reader, "method", node, receiver, union(arguments.everything()), None, frame)
-            counted_floats.forget(receiver)
+            float_tensors_as_ints.forget(receiver)
         if name in ("keys", "values", "items", "get", "append") and not receiver.certain:
             return UNKNOWN
         if name == "requires_grad_" and isinstance(node, ast.Call):
@@ -276,14 +276,14 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
             return VersionTruth(True)
         if name in ("int", "float", "bool", "any", "all") and first.is_data:
             return Drawn(first, node)
-        if name == "len" and not value_lengths.is_of_values(first):
+        if name == "len" and not data_dependent_sizes.is_of_values(first):
             return dimension_arguments.size(first, 0)
         if name in ("abs", "round"):
             return operator_result(name, first, NO_ARGUMENTS, node, quiet)
     if name == "len" and first is not None:
         # A trace keeps the number; `x.shape[0]` is a symbol to it.
         counted = [part for part in alternatives(first) if isinstance(part, Tensor)]
-        if counted and all(map(value_lengths.is_of_values, alternatives(first))):
+        if counted and all(map(data_dependent_sizes.is_of_values, alternatives(first))):
             return Drawn(counted[0], node)
     if name == "sum" and first is not None:
         return _added_up(arguments.everything(), node, quiet)

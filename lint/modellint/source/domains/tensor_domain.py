@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.domains import asserted_sizes, tensor_expressions
+from modellint.source.domains.derived_tensors import batch_of, tensors_in
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_sets import BINARY, LIKE, MAKERS, REDUCTIONS, SAME, SHOWING, VIEWS, WITHOUT_GRAPH
 from modellint.source.domains.parameter_kinds import is_shown_to_be_a_list, shown_numbers, shown_tensors
-from modellint.source.domains.result_tensors import batch_of, tensors_in
 from modellint.source.domains.symbolic_numbers import Opaque, Shape
 from modellint.source.domains.tensor_calls import (
     builtin_result,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import counted_floats, dimension_arguments, masks, value_lengths
+from modellint.source.domains import data_dependent_sizes, dimension_arguments, float_tensors_as_ints, masks
+from modellint.source.domains.derived_tensors import derived, tensors_in, view_of
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.layout_transfer import broadcast, forgotten, like, multiplied
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
-from modellint.source.domains.result_tensors import derived, tensors_in, view_of
 from modellint.source.domains.symbolic_numbers import (
     Drawn,
     Length,
@@ -160,8 +160,8 @@ def _joined_shape(reader: Reader, value: Union, count: int, frame: Frame) -> Ten
     sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
     made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, reader.modes.quiet > 0)
     made.certain = True
-    if all(map(value_lengths.is_of_values, parts)):
-        value_lengths.note(made)
+    if all(map(data_dependent_sizes.is_of_values, parts)):
+        data_dependent_sizes.note(made)
     wanted = {id(part) for part in parts}
     for name, held in frame.locals.items():
         if {id(part) for part in alternatives(held)} == wanted:
@@ -176,7 +176,7 @@ def element_of(tensor: Tensor, node: ast.AST) -> Tensor:
         layout = Layout.unranked() if tensor.layout is not None and tensor.rank is None else layout
     made = view_of(node, layout, "select", tensor).unbatched()
     made.dim = tensor.dim
-    value_lengths.tell_element(made, tensor)
+    data_dependent_sizes.tell_element(made, tensor)
     return made
 
 
@@ -244,18 +244,18 @@ def _subscripted(reader: Reader, receiver: Value, node: ast.Subscript, frame: Fr
             layout = layout and layout.selected(at)
         else:
             picked = derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.quiet > 0)
-            if value_lengths.picks(value) and all(map(_is_number, parts[:index])):
-                value_lengths.note(picked)
+            if data_dependent_sizes.picks(value) and all(map(_is_number, parts[:index])):
+                data_dependent_sizes.note(picked)
             return picked
     made = view_of(node, layout, "index", receiver)
-    if receiver.told is not None and parts and value_lengths.is_of_values(receiver) and _keeps_length(parts[0]):
-        value_lengths.note(made)
+    if receiver.told is not None and parts and data_dependent_sizes.is_of_values(receiver) and _keeps_length(parts[0]):
+        data_dependent_sizes.note(made)
     if parts and not isinstance(parts[0], ast.Slice) and _is_index(reader.value(parts[0], frame)):
         made.unbatched()
     if not receiver.certain and len(parts) == 1 and not isinstance(parts[0], ast.Slice):
         return element_of(receiver, node)
     if len(parts) == 1 and _is_number(parts[0]):
-        value_lengths.tell_element(made, receiver)
+        data_dependent_sizes.tell_element(made, receiver)
     return made
 
 
@@ -368,10 +368,10 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
     made = derived(node, layout, "add", parts, quiet)
     if not isinstance(node.op, ast.Div) and any(map(masks.holds_floats, parts)):
         made.told = {masks.FLOATS: True}
-    if counted_floats.keeps(node.op):
-        counted_floats.tell(made, (left, right))
-    if all(map(value_lengths.is_of_values, parts)):
-        value_lengths.note(made)
+    if float_tensors_as_ints.keeps(node.op):
+        float_tensors_as_ints.tell(made, (left, right))
+    if all(map(data_dependent_sizes.is_of_values, parts)):
+        data_dependent_sizes.note(made)
     one, two = dim_of(left), dim_of(right)
     if one is not None and two is not None:
         if isinstance(node.op, ast.Mult):
@@ -390,8 +390,8 @@ def compared(node: ast.Compare, parts: list[Value], quiet: bool) -> Value | None
     if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
         layout = broadcast([part.layout for part in found])
         made = derived(node, layout, "eq", found, quiet)
-        if all(map(value_lengths.is_of_values, found)):
-            value_lengths.note(made)
+        if all(map(data_dependent_sizes.is_of_values, found)):
+            data_dependent_sizes.note(made)
         if any(all(isinstance(p, Tensor) for p in alternatives(without_none(value))) for value in parts):
             return made
         return union([made, NUMBER])
@@ -410,10 +410,10 @@ def unary(node: ast.UnaryOp, operand: Value, quiet: bool) -> Value | None:
         return operand.negated()
     if isinstance(operand, Tensor):
         made = derived(node, like(operand.layout), "neg", [operand], quiet)
-        if value_lengths.is_of_values(operand):
-            value_lengths.note(made)
+        if data_dependent_sizes.is_of_values(operand):
+            data_dependent_sizes.note(made)
         if isinstance(node.op, ast.USub):
-            counted_floats.tell(made, [operand])
+            float_tensors_as_ints.tell(made, [operand])
         return made
     if isinstance(node.op, ast.USub) and isinstance(operand, Const) and type(operand.value) in (int, float):
         return Const(-operand.value)  # type: ignore[operator]

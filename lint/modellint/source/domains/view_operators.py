@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.derived_tensors import derived, view_of
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, sizes_of
 from modellint.source.domains.layout_transfer import filled, forgotten, packed, viewed
 from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout, product
-from modellint.source.domains.result_tensors import derived, view_of
 from modellint.source.domains.symbolic_numbers import int_of
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Container, Named, Value

@@ -33,7 +33,7 @@ from modellint.source.engine.abstract_values import (
 from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import Fill, Frame, escape
 from modellint.source.engine.expressions import Evaluator
-from modellint.source.project import external_names
+from modellint.source.project import external_name_facts
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.symbols import External, FileRef
 from modellint.source.syntax.computed_names import name_pattern
@@ -164,9 +164,9 @@ class Caller(Evaluator):
         if name.startswith("builtins."):
             return self._builtin(name[9:], arguments, node, frame)
         first = arguments.get(0)
-        if name in external_names.PARAMETER_CLASSES:
+        if name in external_name_facts.PARAMETER_CLASSES:
             return Instance("parameter", node, name)
-        if name in external_names.BUFFER_CLASSES:
+        if name in external_name_facts.BUFFER_CLASSES:
             return Instance("buffer", node, name)
         path, _, last = name.rpartition(".")
         if last in ("__init__", "__setattr__", "add_module", "register_module") and isinstance(first, SelfValue):
@@ -175,13 +175,15 @@ class Caller(Evaluator):
                 self._hand_over(arguments.everything()[1:])
                 return UNKNOWN
             return self._on_self(last, Arguments(arguments.positional[1:], [], arguments.keywords), node, frame)
-        if external_names.is_module(name):
+        if external_name_facts.is_module(name):
             return self._module(name, arguments, node)
-        if name in external_names.COMPILERS and isinstance(first, Function):
+        if name in external_name_facts.COMPILERS and isinstance(first, Function):
             return Function(first.node, first.file, first.closure, first.owner, compiled=True)
-        if name.startswith(external_names.RETURNS_FIRST):
+        if name.startswith(external_name_facts.RETURNS_FIRST):
             return first if first is not None else UNKNOWN
-        if name.startswith(external_names.MODULE_FACTORIES) and (last[:1].islower() or name == "timm.create_model"):
+        if name.startswith(external_name_facts.MODULE_FACTORIES) and (
+            last[:1].islower() or name == "timm.create_model"
+        ):
             return Instance("module", node, name)
         if last in ("from_pretrained", "from_config") and path.startswith("transformers."):
             return Instance("module" if "Model" in path or "For" in path else "object", node, name)
@@ -207,16 +209,16 @@ class Caller(Evaluator):
         if name.partition(".")[0] in ("numpy", "math", "random", "logging", "warnings", "os"):
             return UNKNOWN
         made = self._unseen(name, arguments, node)
-        if external_names.is_module(name) is False:
+        if external_name_facts.is_module(name) is False:
             made.kind = "object"
         return made
 
     def _module(self, name: str, arguments: Arguments, node: ast.expr) -> Instance:
         made = Instance("module", node, name, External(name))
-        made.stateless = external_names.is_stateless(name)
+        made.stateless = external_name_facts.is_stateless(name)
         for value in arguments.everything():
             made.held.extend(leaves(value))
-            if not external_names.is_torch_layer(name):
+            if not external_name_facts.is_torch_layer(name):
                 escape(value)
         return made
 
@@ -228,7 +230,7 @@ class Caller(Evaluator):
                 made.held.extend(leaves(value))
             return made
         for base in self.project.bases(ref):
-            if isinstance(base, External) and base.name in external_names.PARAMETER_CLASSES:
+            if isinstance(base, External) and base.name in external_name_facts.PARAMETER_CLASSES:
                 return Instance("parameter", node, ref.node.name)
         made = self._unseen(ref.node.name, arguments, node)
         if is_module is False:
@@ -399,7 +401,7 @@ class Caller(Evaluator):
                 return receiver
             case Instance(kind="parameter" | "tensor" | "buffer"):
                 return Instance("tensor", node)
-            case Instance(kind="unresolved") if name in external_names.SAME_MODULE_METHODS:
+            case Instance(kind="unresolved") if name in external_name_facts.SAME_MODULE_METHODS:
                 return receiver
             case Argument() if name in ("values", "items"):
                 item = receiver.item()
@@ -424,9 +426,9 @@ class Caller(Evaluator):
         function = self.find_method(name)
         if function is not None:
             return self.invoke(function, self._with_self(function, arguments), node, frame)
-        if name in external_names.SAME_MODULE_METHODS:
+        if name in external_name_facts.SAME_MODULE_METHODS:
             return SELF
-        if name not in external_names.MODULE_READERS:
+        if name not in external_name_facts.MODULE_READERS:
             self._hand_over(arguments.everything())
         return UNKNOWN
 
@@ -462,12 +464,12 @@ class Caller(Evaluator):
             return self.invoke(function, self._with_self(function, arguments), node, frame)
         if name in ("add_module", "register_module", "register_parameter", "register_buffer"):
             return self._on_self(name, arguments, node, frame)
-        if name not in external_names.MODULE_READERS:
+        if name not in external_name_facts.MODULE_READERS:
             self._hand_over(arguments.everything())
         return UNKNOWN
 
     def _on_module(self, receiver: Instance, name: str, arguments: Arguments, node: ast.expr) -> Value:
-        if name in external_names.SAME_MODULE_METHODS:
+        if name in external_name_facts.SAME_MODULE_METHODS:
             return receiver
         if name == "forward":
             return self.domain.module_output(self, receiver, arguments, node)
@@ -483,7 +485,7 @@ class Caller(Evaluator):
             child = Child(receiver)
             pair = Container("tuple", None, [TEXT, child], exact=True)
             return Container("iterator", node, [pair if name.startswith("named_") else child])
-        if name in external_names.MODULE_READERS:
+        if name in external_name_facts.MODULE_READERS:
             return UNKNOWN
         for value in arguments.everything():
             receiver.held.extend(leaves(value))

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.project import external_names
+from modellint.source.project import external_name_facts
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, given_to, is_property, of_kind, walk
 
@@ -45,7 +45,7 @@ def changes_attributes(function: Function) -> bool:
     if not self_name:
         return False
     for node in of_kind(function, ast.Attribute):
-        changes = not isinstance(node.ctx, ast.Load) or node.attr in external_names.CHANGERS
+        changes = not isinstance(node.ctx, ast.Load) or node.attr in external_name_facts.CHANGERS
         if changes and _roots_at(node.value, self_name):
             return True
     for item in of_kind(function, ast.Subscript):

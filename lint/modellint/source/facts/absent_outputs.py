@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
 from modellint.source.roles.constructor_flags import conditions_at, flag_truth
-from modellint.source.roles.example_inputs import exported_flag
-from modellint.source.roles.module_calls import leaves_out
+from modellint.source.roles.forward_call_sites import leaves_out
+from modellint.source.roles.unexported_branches import exported_flag
 from modellint.source.syntax.ast_walk import given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:

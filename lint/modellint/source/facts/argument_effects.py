@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.result_tensors import tensors_in
+from modellint.source.domains.derived_tensors import tensors_in
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Function, Value, alternatives
 from modellint.source.engine.class_state import TooLarge

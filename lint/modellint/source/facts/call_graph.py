@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Function
-from modellint.source.project.attribute_uses import class_functions
+from modellint.source.project.container_attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, walk
 

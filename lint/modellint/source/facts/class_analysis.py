@@ -10,8 +10,8 @@ from modellint.source.domains.tensor_domain import TensorDomain
 from modellint.source.engine.abstract_values import Container, Function, Instance, Value, alternatives
 from modellint.source.engine.arguments import NO_ARGUMENTS, Arguments
 from modellint.source.engine.class_state import Frame, TooLarge
-from modellint.source.engine.statements import Interpreter
-from modellint.source.engine.value_states import ValueStates
+from modellint.source.engine.interpreter import Interpreter
+from modellint.source.engine.state_snapshots import ValueStates
 from modellint.source.facts.recorded_operations import Recorder
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from modellint.source.engine.abstract_values import (
 )
 from modellint.source.engine.class_state import Binding, Fill, Initialisation, TooLarge
 from modellint.source.engine.entry_methods import changes_attributes
-from modellint.source.project import external_names
+from modellint.source.project import external_name_facts
 from modellint.source.project.annotations import is_annotated_module
-from modellint.source.project.attribute_uses import Uses, class_functions, shows_modules, uses_in
+from modellint.source.project.container_attribute_uses import Uses, class_functions, shows_modules, uses_in
 from modellint.source.project.symbols import ClassRef, External, dotted_name
 from modellint.source.roles.code_roles import is_criterion, names_a_criterion
 from modellint.source.syntax.ast_walk import holds, walk
@@ -31,7 +31,7 @@ from modellint.source.syntax.edit_builder import Rewriter
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
-    from modellint.source.engine.value_states import ValueStates
+    from modellint.source.engine.state_snapshots import ValueStates
     from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.hidden_holders import Holder
     from modellint.source.project.index import Project
@@ -246,7 +246,11 @@ class ModuleClass:
                 )
             case External(name=name):
                 plain = any(word.arg in _WITHOUT_STATE for word in call.keywords)
-                return external_names.is_torch_layer(name) and not external_names.is_stateless(name) and not plain
+                return (
+                    external_name_facts.is_torch_layer(name)
+                    and not external_name_facts.is_stateless(name)
+                    and not plain
+                )
             case ClassRef() if self.project.is_module(symbol):
                 return not self._class_is_stateless(symbol, 0) and not is_criterion(self.project, symbol)
         return False
@@ -412,7 +416,7 @@ class ModuleClass:
             match base:
                 case External(name="torch.nn.Module" | "torch.nn.modules.Module"):
                     continue
-                case External(name=name) if external_names.is_stateless(name):
+                case External(name=name) if external_name_facts.is_stateless(name):
                     continue
                 case ClassRef() if self._class_is_stateless(base, depth + 1):
                     continue
@@ -438,8 +442,8 @@ class ModuleClass:
         match symbol:
             case External(name=name):
                 return (
-                    bool(external_names.is_module(name)) and not external_names.is_stateless(name)
-                ) or name in external_names.PARAMETER_CLASSES
+                    bool(external_name_facts.is_module(name)) and not external_name_facts.is_stateless(name)
+                ) or name in external_name_facts.PARAMETER_CLASSES
             case ClassRef():
                 return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
         return symbol is None and dotted[:1].isupper()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Argument, Instance, alternatives, union
 from modellint.source.facts.call_graph import called_on_self
-from modellint.source.project.attribute_uses import class_functions
+from modellint.source.project.container_attribute_uses import class_functions
 from modellint.source.syntax.ast_walk import of_kind
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from modellint.source.facts.dynamic_dimensions import (
     tensors_sized_by,
 )
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
-from modellint.source.project.attribute_uses import class_functions
+from modellint.source.project.container_attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.roles.code_roles import (
     binds_a_loss,
@@ -43,7 +43,7 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
-    from modellint.source.domains.static_sizes import StaticSizes
+    from modellint.source.domains.input_independent_shapes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
@@ -105,7 +105,7 @@ class Code:
         """Whether TorchScript may compile what is around a call, a question or a loop in every reading: a trace keeps it as it is then."""
         if not all(reading.decorated for reading in readings):
             return False
-        from modellint.source.facts.compiled_functions import is_compiled
+        from modellint.source.facts.torchscript_functions import is_compiled
 
         return all(any(is_compiled(self.project, function) for function in reading.decorated) for reading in readings)
 
@@ -144,7 +144,7 @@ class Code:
 
     def is_given_lists(self, name: str) -> bool:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
-        from modellint.source.roles.module_calls import is_given_lists
+        from modellint.source.roles.forward_call_sites import is_given_lists
 
         forward = self._forward
         if self.ref is None or forward is None:
@@ -162,7 +162,7 @@ class Code:
 
     def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
         """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""
-        from modellint.source.roles.module_calls import is_given_one_for
+        from modellint.source.roles.forward_call_sites import is_given_one_for
 
         forward = self._forward
         return (
@@ -346,7 +346,7 @@ class Code:
 
     def _is_given(self, name: str, value: bool) -> bool:
         """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
-        from modellint.source.roles.module_calls import flag_given
+        from modellint.source.roles.forward_call_sites import flag_given
 
         forward = self._forward
         return (
@@ -457,7 +457,7 @@ class Code:
 
         Conversion drops it then. So it is where other modules alone build the class, and all that call it are known.
         """
-        from modellint.source.roles.module_calls import is_discarded
+        from modellint.source.roles.forward_call_sites import is_discarded
 
         ref = self.ref
         if ref is None or ref.file.members(ref.node).get("forward") is not function:
@@ -476,7 +476,7 @@ class Code:
         ):
             return False
         if function not in self._static_sizes:
-            from modellint.source.domains.static_sizes import StaticSizes
+            from modellint.source.domains.input_independent_shapes import StaticSizes
 
             self._static_sizes[function] = StaticSizes(
                 function, lambda name: not self.attribute_writes(name), self.file.names

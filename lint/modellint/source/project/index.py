@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Union, cast
 
-from modellint.source.project import external_names
+from modellint.source.project import external_name_facts
 from modellint.source.project.names_by_text import Outline
 from modellint.source.project.symbols import (
     Binding,
@@ -30,7 +30,7 @@ from modellint.source.project.symbols import (
     dotted_name,
 )
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
+from modellint.source.syntax.source_text import SourceText, Undecodable, Unreadable, read_bytes
 
 if TYPE_CHECKING:
     from modellint.source.project.mentions import Mentions
@@ -217,7 +217,7 @@ class Project:
                 path = os.path.join(folder, "__init__.py")  # noqa: PTH118
                 return path if self._exists(path) else None
             return self._in_folder(folder, parts)
-        if not parts or parts[0] in external_names.NEVER_IN_PROJECT:
+        if not parts or parts[0] in external_name_facts.NEVER_IN_PROJECT:
             return None
         key = (folder, module)
         if key not in self._found:
@@ -302,7 +302,7 @@ class Project:
     def _from_star(self, file: IndexedFile, star: Imported, name: str, depth: int) -> Symbol | None:
         path = self.find(star.module, star.level, file.path)
         if path is None:
-            if star.level == 0 and external_names.exports(star.module, name):
+            if star.level == 0 and external_name_facts.exports(star.module, name):
                 return External(f"{star.module}.{name}")
             return None
         if path == file.path or name.startswith("_") or not self._may_export(path, name, depth):
@@ -510,7 +510,7 @@ class Project:
     def _makes_here(self, dotted: str, file: IndexedFile, lineage: list[ClassRef]) -> bool:
         first, _, rest = dotted.partition(".")
         last = dotted.rpartition(".")[2]
-        if last in external_names.CHANGERS:
+        if last in external_name_facts.CHANGERS:
             return True
         if last[:1].isupper():
             return not last.isupper() and not last.endswith(("Error", "Exception", "Warning", "Tensor", "Size"))
@@ -529,7 +529,7 @@ class Project:
             case ClassRef() | ValueRef():
                 return True
             case External(name=name):
-                return name.startswith(external_names.MODULE_FACTORIES) or last.startswith(
+                return name.startswith(external_name_facts.MODULE_FACTORIES) or last.startswith(
                     ("build", "make", "create", "get_")
                 )
         return False
@@ -585,7 +585,7 @@ class Project:
     def _external_is_module(self, name: str) -> bool | None:
         if name in self.module_bases or name.rpartition(".")[2] in self.module_bases:
             return True
-        return external_names.is_module(name)
+        return external_name_facts.is_module(name)
 
     def lineage(self, ref: ClassRef) -> list[ClassRef]:
         """The class and those of its bases that are in the project, in the order of attribute look-up (roughly)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
-    from modellint.source.project.attribute_uses import ClassUses
+    from modellint.source.project.container_attribute_uses import ClassUses
     from modellint.source.syntax.function_bindings import FunctionBindings
 
 
@@ -140,7 +140,7 @@ class IndexedFile:
         """How the methods of a class of this file use its attributes."""
         found = self._uses.get(cls)
         if found is None:
-            from modellint.source.project.attribute_uses import ClassUses
+            from modellint.source.project.container_attribute_uses import ClassUses
 
             found = self._uses[cls] = ClassUses(cls)
         return found

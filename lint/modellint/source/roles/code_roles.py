@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
 from modellint.source.project.symbols import External, dotted_name
-from modellint.source.roles.holders import runs_in_evaluation
+from modellint.source.roles.parent_modules import runs_in_evaluation
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:

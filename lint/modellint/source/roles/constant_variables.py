@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from modellint.source.roles.constructor_flags import conditions_at
-from modellint.source.roles.module_calls import given_for
+from modellint.source.roles.forward_call_sites import given_for
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.project.external_names import MODULE_ATTRIBUTES, MODULE_CLASSES
+from modellint.source.project.external_name_facts import MODULE_ATTRIBUTES, MODULE_CLASSES
 from modellint.source.project.mentions import Mention, blocks, import_name, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
-from modellint.source.roles.files.application_files import is_of_application, may_be_asked_for
+from modellint.source.roles.eval_callees import LOOKED_UP, asked_calls, evaluated_calls, may_be_called
+from modellint.source.roles.files.application_reachability import is_of_application, may_be_asked_for
 from modellint.source.roles.files.failing_imports import cannot_be_imported
 from modellint.source.roles.files.program_files import PACKAGING, is_script, is_superseded, reads_command_line
 from modellint.source.roles.files.unreferenced_files import holds_a_module, is_unreferenced
 from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
-from modellint.source.syntax.call_arguments import misfits
+from modellint.source.syntax.call_signature_mismatch import misfits
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.source.project.external_names import OF_LIBRARIES
+from modellint.source.project.external_name_facts import OF_LIBRARIES
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import (
@@ -27,21 +27,19 @@ from modellint.source.roles.code_roles import (
     measures,
 )
 from modellint.source.roles.collectives import runs_with_collectives
-from modellint.source.roles.comparisons import (
+from modellint.source.roles.constant_variables import is_ruled_out
+from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
+from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
+from modellint.source.roles.files.forward_hooks import registers_no_hook
+from modellint.source.roles.files.run_records import is_record_of_a_run
+from modellint.source.roles.forward_call_sites import is_left_out, is_never_switched_on, is_only_trained
+from modellint.source.roles.model_evaluation_code import (
     compares_with_truth,
     gives_nothing_in_evaluation,
     is_only_compared,
     is_only_run,
 )
-from modellint.source.roles.constant_variables import is_ruled_out
-from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
-from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
-from modellint.source.roles.example_inputs import is_left_out_of_exports
-from modellint.source.roles.files.hooks import registers_no_hook
-from modellint.source.roles.files.run_records import is_record_of_a_run
-from modellint.source.roles.holders import is_called_where_it_is_built
-from modellint.source.roles.module_calls import is_left_out, is_never_switched_on, is_only_trained
-from modellint.source.roles.parts_alone import is_run_by_parts
+from modellint.source.roles.parent_modules import is_called_where_it_is_built
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
@@ -82,7 +80,9 @@ from modellint.source.roles.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.roles.unnamed_methods import is_unnamed
+from modellint.source.roles.uncalled_forward import is_run_by_parts
+from modellint.source.roles.uncalled_methods import is_unnamed
+from modellint.source.roles.unexported_branches import is_left_out_of_exports
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.roles.holders import holders_of
+from modellint.source.roles.parent_modules import holders_of
 from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in, walk
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from modellint.results.diagnostic import Edit, Fix
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 _BARE_LF = re.compile(r"(?<!\r)\n")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from modellint.source.syntax.magics import all_masked, masked
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.source_text import SourceText, Undecodable
 
 _OLDEST = 4
 """The version of nbformat since which cells stand in one list."""

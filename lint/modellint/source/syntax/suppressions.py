@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Diagnostic, Fix, Span
 from modellint.source.syntax.ast_walk import walk
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
     from modellint.source.syntax.suppression_comments import Directive

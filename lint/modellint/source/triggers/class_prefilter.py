@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
 from modellint.source.engine.entry_methods import entered
-from modellint.source.project.external_names import may_build
+from modellint.source.project.external_name_facts import may_build
 from modellint.source.project.hidden_holders import may_hold
 from modellint.source.project.symbols import ClassRef, FunctionRef, Imported, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from modellint.data import fewest_parameters
+from modellint.data import smallest_models
 
 _SIDE = 96
 """Pixels, where a model takes any number."""
@@ -18,11 +18,11 @@ def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, Tensor]]]]:
     """A model of each modelling file, by its name."""
     import timm
 
-    chosen = fewest_parameters.known("timm")
+    chosen = smallest_models.known("timm")
     for module in timm.list_modules():
         names = timm.list_models(module=module)
         if names:
-            name = fewest_parameters.choose(chosen.get(module), names)
+            name = smallest_models.choose(chosen.get(module), names)
             yield name, partial(build, name)
 
 

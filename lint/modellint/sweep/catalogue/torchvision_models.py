@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modellint.data import fewest_parameters
+from modellint.data import smallest_models
 
 _FIXED = ("swin", "vit", "maxvit", "inception_v3", "mvit")
 """Beginnings of names of models that take one size alone, 299 for Inception, else 224."""
@@ -19,14 +19,14 @@ def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, Any]]]]:
     """A model of each modelling file, by its name."""
     import torchvision
 
-    chosen = fewest_parameters.known("torchvision")
+    chosen = smallest_models.known("torchvision")
     files: dict[str, list[str]] = {}
     for name in torchvision.models.list_models():
         if not name.startswith("quantized_"):
             module = torchvision.models.get_model_builder(name).__module__
             files.setdefault(module.partition(".models.")[2], []).append(name)
     for module, names in sorted(files.items()):
-        name = fewest_parameters.choose(chosen.get(module), names)
+        name = smallest_models.choose(chosen.get(module), names)
         yield name, partial(build, name)
 
 

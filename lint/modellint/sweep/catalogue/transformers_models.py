@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modellint.sweep.catalogue.transformers_forms import FORMS, LEFT_OUT, Form
+from modellint.sweep.catalogue.transformers_overrides import FORMS, LEFT_OUT, Form
 
 _SMALL: dict[str, int] = {
     **dict.fromkeys(

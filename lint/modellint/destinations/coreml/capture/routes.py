@@ -22,7 +22,7 @@ from modellint.destinations.capture.torch_export import (
     widened,
 )
 from modellint.destinations.coreml.private.entry_points import ct, refusal_of_types
-from modellint.destinations.coreml.private.placeholder_values import Like, Likes
+from modellint.destinations.coreml.private.failed_output_placeholders import Like, Likes
 from modellint.live.inputs.model_inputs import Inputs, Listed
 
 _TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
-from modellint.destinations.comparison.process_lock import TURN
+from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
     bfloat16_constants,
-    distinct_names,
-    functionalized_writes,
+    functionalized_write_repair,
+    node_name_collisions,
     routes,
-    scripted_branches,
+    scripted_branch_folding,
 )
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
@@ -97,7 +97,7 @@ def captures(
     if not supplied:
         yield _captured(model, inputs, destination, route, shared=shared)
         return
-    from modellint.destinations.coreml.supplied_converters.capture_patches import prepared
+    from modellint.destinations.coreml.supplied_converters.capture_preparation import prepared
 
     # Until the fast path is as it was, no other thread is to ask how it is.
     with TURN, ExitStack() as stack:
@@ -142,8 +142,8 @@ class _Exports(Sequence[Captured]):
                 exported = routes.decomposed(self._program, core)
                 if self._supplied:
                     bfloat16_constants.widen(exported.program)
-                    functionalized_writes.restore(exported.program)
-                    distinct_names.part(exported.program)
+                    functionalized_write_repair.restore(exported.program)
+                    node_name_collisions.part(exported.program)
                 return Captured(name, exported, outputs=self._outputs, notes=self._notes)
         except Exception as error:
             raise NotConverted(name, "capture", _said(error)) from error
@@ -167,11 +167,11 @@ def _captured(
             if route == "trace":
                 traced, raised = shared.traced(model, inputs, target)
                 is_own = supplied and not isinstance(model, torch.jit.ScriptModule)
-                if is_own and not inputs.flexible and scripted_branches.are_decided(traced.program):
-                    with scripted_branches.left_to_python():
+                if is_own and not inputs.flexible and scripted_branch_folding.are_decided(traced.program):
+                    with scripted_branch_folding.left_to_python():
                         traced, raised = SharedCaptures().traced(model, inputs, target)
-                    scripted_branches.fold(traced.program)
-                    notes = (*notes, scripted_branches.NOTE)
+                    scripted_branch_folding.fold(traced.program)
+                    notes = (*notes, scripted_branch_folding.NOTE)
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))

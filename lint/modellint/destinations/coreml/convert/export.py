@@ -17,8 +17,8 @@ from modellint.destinations.comparison.reference_runs import OutputCache, Raised
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.dry_run.verdicts import judge
-from modellint.destinations.coreml.package import interface
-from modellint.destinations.coreml.package.tensor_interface import as_tensors, taking_pixels
+from modellint.destinations.coreml.package import input_output_specification
+from modellint.destinations.coreml.package.tensor_adapter import as_tensors, taking_pixels
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.coreml.verify.model import BUDGET
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modellint.destinations.destination import Fault
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
@@ -201,7 +201,7 @@ def _ways_on(first: Exported, destination: Destination, options: Options) -> Ite
 
 def check(model: nn.Module, inputs: Inputs, options: Options, seed: int = 0) -> list[str]:
     """See that options fit the model, by one run of it at most; what is to be told of them. Raises ``OptionError``."""
-    interface.check_images(model, inputs, options.images)
+    input_output_specification.check_images(model, inputs, options.images)
     if not options.labels and not options.output_names:
         return []
     try:
@@ -209,8 +209,8 @@ def check(model: nn.Module, inputs: Inputs, options: Options, seed: int = 0) -> 
     except Raised:
         # The capture will say so.
         return []
-    interface.check_outputs(outputs, options)
-    return list(interface.about_labels(outputs, options))
+    input_output_specification.check_outputs(outputs, options)
+    return list(input_output_specification.about_labels(outputs, options))
 
 
 class _Made(NamedTuple):
@@ -239,7 +239,7 @@ class _Export:
         faults: Sequence[Fault],
     ) -> None:
         self._model = model
-        self._inputs = interface.ordered(model, inputs)
+        self._inputs = input_output_specification.ordered(model, inputs)
         self._destination = destination
         self._project = project
         self._options = options
@@ -334,7 +334,7 @@ class _Export:
             self._notes.append(
                 f"--state: {', '.join(others)} changes as well, and is no buffer of floats: it stays as it is"
             )
-        self._notes += interface.remarks_on_states(states)
+        self._notes += input_output_specification.remarks_on_states(states)
         filled = [name for name, value in states.items() if bool(value.any())]
         if filled:
             self._notes.append(
@@ -399,7 +399,9 @@ class _Export:
     def _saved(self, model: nn.Module, captured: Captured, precision: str, folder: Path) -> _Made | None:
         self._progress(f"converting ({captured.route}, {precision})")
         # Anew each time, as coremltools writes to what it is given.
-        options = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
+        options = input_output_specification.conversion_options(
+            model, self._inputs, captured.captured, self._options, self._states
+        )
         result, changes = converted(captured._replace(options=options), self._destination, precision)
         states = [state.name for state in result.mlmodel.get_spec().description.state]
         lost = [name for name in self._states if sanitized(name) not in states] if self._options.states else []
@@ -413,7 +415,7 @@ class _Export:
                 Attempt(captured.route, "conversion", f"it keeps states ({', '.join(states)}): --state")
             )
             return None
-        interface.describe(result.mlmodel, self._options.metadata)
+        input_output_specification.describe(result.mlmodel, self._options.metadata)
         path = folder / f"{precision}.mlpackage"
         try:
             with silence():
@@ -424,7 +426,7 @@ class _Export:
         # What coremltools keeps it in until the process ends.
         shutil.rmtree(result.mlmodel.package_path, ignore_errors=True)
         spec = ct.utils.load_spec(str(path))
-        inputs, outputs, kept = interface.features(spec, result.program)
+        inputs, outputs, kept = input_output_specification.features(spec, result.program)
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         exported = self._told(
             captured.route,

@@ -12,15 +12,15 @@ from torch import nn
 
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
 from modellint.destinations.capture.torch_export import bounds_of
-from modellint.destinations.comparison.at_rest import at_rest
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreml import installed_versions
 from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
 from modellint.destinations.coreml.private.entry_points import ct, silence, specification
-from modellint.destinations.coreml.private.probe_memory import remembered
+from modellint.destinations.coreml.private.installed_capabilities import facts, known, lacks, limits
+from modellint.destinations.coreml.private.probe_cache import remembered
 from modellint.destinations.coreml.private.torch_front_end import Failure, FrontEnd
-from modellint.destinations.coreml.private.version_limits import facts, known, lacks, limits
 from modellint.live.code.places import Project
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.conversion_verdict import CAPTURES, ROUTES, Blocker, Verdict, choose

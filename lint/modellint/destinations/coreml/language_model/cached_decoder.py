@@ -18,7 +18,7 @@ from modellint.destinations.coreml.language_model.layer_caches import (
     cache_types,
     layer_caches,
 )
-from modellint.destinations.coreml.language_model.parts import ARGUMENTS, Chunking, Parts
+from modellint.destinations.coreml.language_model.package_functions import ARGUMENTS, Chunking, Parts
 from modellint.destinations.coreml.language_model.rotary_tables import tabulate
 from modellint.destinations.export_options import OptionError
 

@@ -28,7 +28,7 @@ from modellint.destinations.coreml.language_model.layer_caches import (
     cache_types,
     layer_shapes,
 )
-from modellint.destinations.coreml.language_model.parts import SOURCE_LENGTH, Parts
+from modellint.destinations.coreml.language_model.package_functions import SOURCE_LENGTH, Parts
 from modellint.destinations.coreml.language_model.rotary_tables import tabulate
 from modellint.destinations.export_options import OptionError
 

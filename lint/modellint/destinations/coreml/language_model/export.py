@@ -15,7 +15,7 @@ from modellint.destinations.comparison.program import RunError
 from modellint.destinations.coreml.convert import export as single_export
 from modellint.destinations.coreml.language_model import cached_decoder, encoder_decoder
 from modellint.destinations.coreml.language_model.generation import compared, greedy
-from modellint.destinations.coreml.language_model.parts import (
+from modellint.destinations.coreml.language_model.package_functions import (
     ARGUMENTS,
     CROSS,
     ENCODE,
@@ -26,7 +26,7 @@ from modellint.destinations.coreml.language_model.parts import (
     Parts,
 )
 from modellint.destinations.coreml.mil.executor import UnknownOperations
-from modellint.destinations.coreml.package.interface import remarks_on_states
+from modellint.destinations.coreml.package.input_output_specification import remarks_on_states
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.destinations.coreml.verify.difference_location import first_line

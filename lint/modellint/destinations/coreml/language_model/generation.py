@@ -15,7 +15,7 @@ from modellint.destinations.comparison.tensor_difference import SNR, compare, er
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.language_model.cached_decoder import is_of_transformers
 from modellint.destinations.coreml.language_model.encoder_decoder import called
-from modellint.destinations.coreml.language_model.parts import (
+from modellint.destinations.coreml.language_model.package_functions import (
     ARGUMENTS,
     DECODE,
     ENCODE,

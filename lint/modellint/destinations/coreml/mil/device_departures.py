@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modellint.data.devices import DEPARTURES, Published
+from modellint.data.device_results import DEPARTURES, Published
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name
 
 _AsItStands = Callable[[Any], bool]

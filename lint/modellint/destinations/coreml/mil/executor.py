@@ -12,8 +12,8 @@ from torch import Tensor
 from modellint.destinations.comparison.program import RunError
 from modellint.destinations.coreml.mil.branch_coverage import BranchCoverage
 from modellint.destinations.coreml.mil.device_departures import Departure, departures
+from modellint.destinations.coreml.mil.element_types import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.mil.operation_registry import Declared, Operation, Refusal, operations
-from modellint.destinations.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name, function_names, is_state
 
 Observer = Callable[[Any, Any, Any], None]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from modellint.destinations.coreml.private.mil_programs import Image, preprocessing
-from modellint.live.inputs.example import InputSpec
+from modellint.live.inputs.input_spec import InputSpec
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import Case, variants
 

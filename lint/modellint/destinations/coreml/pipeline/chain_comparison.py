@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.comparison.at_rest import at_rest
-from modellint.destinations.comparison.chain import Call, Chain, ChainError, ChainReference, StageFunction
+from modellint.destinations.comparison.chain_module import Call, Chain, ChainError, ChainReference, StageFunction
 from modellint.destinations.comparison.comparison import Undecided
 from modellint.destinations.comparison.output_judgement import EXAMPLE
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied_inputs
 from modellint.destinations.comparison.rounding_tolerance import SYSTEMATIC
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.comparison.tensor_difference import SNR, compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations
-from modellint.destinations.coreml.pipeline.executed_stage import ExecutedStage
+from modellint.destinations.coreml.pipeline.stage_proxy import ExecutedStage
 from modellint.destinations.coreml.verify.model import verification_of
 from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
 from modellint.destinations.destination import PackageError, StagePackage
+from modellint.live.inputs.branch_boundary_sizes import Thresholds
 from modellint.live.inputs.model_inputs import Inputs
-from modellint.live.inputs.size_boundaries import Thresholds
 from modellint.live.inputs.variants import Case
 from modellint.results.exported_pipeline import ChainComparison, Departure, StageCalls
 from modellint.results.verification import DIFFERS, UNDECIDED

@@ -12,7 +12,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from modellint.destinations.comparison import at_rest
+from modellint.destinations.comparison import side_effect_free_runs
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def lowered_graph(program: Any) -> Any:
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Keep everything from logging, warning, and drawing progress bars; one thread at a time."""
-    with at_rest.silence():
+    with side_effect_free_runs.silence():
         level = _LOG.level
         # A level of its own spares the messages' making.
         _LOG.setLevel(logging.CRITICAL)

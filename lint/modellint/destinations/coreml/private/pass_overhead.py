@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from modellint.destinations.coreml.private.version_limits import lacks
+from modellint.destinations.coreml.private.installed_capabilities import lacks
 
 _COMPRESSED = "constexpr_"
 

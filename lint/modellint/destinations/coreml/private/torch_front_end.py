@@ -21,9 +21,15 @@ from modellint.destinations.coreml.private.entry_points import (
     without,
     without_collection,
 )
-from modellint.destinations.coreml.private.exported_program import Tidied
-from modellint.destinations.coreml.private.placeholder_values import Like, Likes, StandIns, is_number_like, variables
-from modellint.destinations.coreml.private.version_limits import facts, lacks
+from modellint.destinations.coreml.private.exported_program_cleanup import Tidied
+from modellint.destinations.coreml.private.failed_output_placeholders import (
+    Like,
+    Likes,
+    StandIns,
+    is_number_like,
+    variables,
+)
+from modellint.destinations.coreml.private.installed_capabilities import facts, lacks
 
 _NOTHING: Any = object()
 _ASSERTED = torch.ops.aten._assert_tensor_metadata.default

@@ -13,7 +13,7 @@ from modellint.destinations.comparison.output_judgement import but_for, coarse
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.tensor_difference import LIMIT, compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations
-from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half
+from modellint.destinations.coreml.package.emulated_predictor import Predictor, computes_in_half
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.destinations.coreml.recorded_case import case_files, predict
 from modellint.destinations.coreml.recorded_case.case_files import CaseError, Manifest, Predictions

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.values import as_dtype
+from modellint.destinations.coreml.mil.element_types import as_dtype
 from modellint.destinations.coreml.private.mil_programs import deployment_target, images
 from modellint.destinations.coreml.recorded_case import case_files, predict
 from modellint.destinations.coreml.recorded_case.case_files import CaseError, Manifest
 
 if TYPE_CHECKING:
     from modellint.destinations.comparison.comparison import ComparedRow
-    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.destinations.coreml.package.emulated_predictor import Predictor
     from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
 
 MOST = 16

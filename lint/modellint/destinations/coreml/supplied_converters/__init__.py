@@ -21,7 +21,7 @@ class Nothing(NamedTuple):
 
 def supplied(destination: Destination) -> AbstractContextManager[Supplied | Nothing]:
     """The scope in which coremltools has our converters and passes, as far as the installed one takes any."""
-    from modellint.destinations.coreml.private.version_limits import lacks
+    from modellint.destinations.coreml.private.installed_capabilities import lacks
 
     if lacks("supplied"):
         return nullcontext(Nothing())

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from modellint.destinations.comparison.process_lock import TURN
+from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
-from modellint.destinations.coreml.private.exact_means import exact_means
-from modellint.destinations.coreml.private.version_limits import facts
+from modellint.destinations.coreml.private.installed_capabilities import facts
+from modellint.destinations.coreml.private.reduce_mean_fusion import exact_means
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
 
@@ -231,7 +231,7 @@ def _made(converter: Converter, call: Call, strict: bool) -> Any:
             return NotImplemented
         if converter.form == "mil":
             return converter.make(**arguments)
-        from modellint.destinations.coreml.supplied_converters.inlining import inlined
+        from modellint.destinations.coreml.supplied_converters.torch_function_inlining import inlined
 
         return inlined(converter.make, arguments, call, decomposed())
 

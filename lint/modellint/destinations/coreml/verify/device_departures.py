@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modellint.data.devices import DEPARTURES
+from modellint.data.device_results import DEPARTURES
 from modellint.destinations.coreml.capture.node_values import captured_node
 from modellint.results.verification import Departed
 

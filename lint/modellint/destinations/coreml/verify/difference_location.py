@@ -14,7 +14,7 @@ from modellint.destinations.comparison.output_judgement import EXAMPLE
 from modellint.destinations.comparison.program import Misfit
 from modellint.destinations.comparison.reference_runs import Raised, nudged
 from modellint.destinations.comparison.tensor_difference import compare
-from modellint.destinations.coreml.capture.capture_differences import of_capture
+from modellint.destinations.coreml.capture.difference_causes import of_capture
 from modellint.destinations.coreml.capture.graph_interpreter import NotRun
 from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
 from modellint.destinations.coreml.mil.executor import ExecutionError
@@ -26,7 +26,7 @@ from modellint.results.verification import Departed, FirstDifference, Layer
 if TYPE_CHECKING:
     from modellint.destinations.comparison.comparison import Comparison
     from modellint.destinations.coreml.convert.conversion import Captured
-    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.destinations.coreml.package.emulated_predictor import Predictor
     from modellint.live.code.places import Project
     from modellint.live.inputs.model_inputs import Inputs
 

@@ -25,7 +25,7 @@ from modellint.results.verification import FirstDifference, Layer, Lost
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.capture.routes import Captured as Capture
-    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.destinations.coreml.package.emulated_predictor import Predictor
 
 ABOVE_NOISE = 10.0
 """By how much an error has to exceed that of rounding."""

@@ -13,12 +13,12 @@ from modellint.destinations.comparison.comparison import Undecided
 from modellint.destinations.comparison.output_judgement import EXAMPLE, coarse
 from modellint.destinations.comparison.reference_runs import copied_inputs
 from modellint.destinations.comparison.tensor_difference import compare
-from modellint.destinations.coreml.capture.capture_differences import left_in_training
+from modellint.destinations.coreml.capture.difference_causes import left_in_training
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import UnknownOperations
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
-from modellint.destinations.coreml.package.predictor import computes_in_half, keeps_states
+from modellint.destinations.coreml.package.emulated_predictor import computes_in_half, keeps_states
 from modellint.destinations.coreml.recorded_case.recorder import Recorder
 from modellint.destinations.coreml.verify.difference_location import Locator, first_line
 from modellint.destinations.coreml.verify.first_difference import of_precision
@@ -28,9 +28,9 @@ from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDEC
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.destinations.coreml.package.emulated_predictor import Predictor
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 

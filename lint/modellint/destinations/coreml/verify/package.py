@@ -18,8 +18,13 @@ from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 from modellint.destinations.coreml.mil.executor import UnknownOperations
 from modellint.destinations.coreml.package import image_inputs
-from modellint.destinations.coreml.package.interface import declared_sizes
-from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
+from modellint.destinations.coreml.package.emulated_predictor import (
+    Predictor,
+    computes_in_half,
+    is_compressed,
+    keeps_states,
+)
+from modellint.destinations.coreml.package.input_output_specification import declared_sizes
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
 from modellint.destinations.coreml.recorded_case.recorder import Recorder, check_recordable
 from modellint.destinations.coreml.verify.device_departures import on_devices
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.code.places import Project
-    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
 
 _ALIKE = 0.9

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.destinations.comparison.comparison import Comparison
 from modellint.destinations.comparison.reference_runs import copied
 from modellint.destinations.coreml.capture.routes import arguments
-from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.package.emulated_predictor import Predictor
 
 if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs

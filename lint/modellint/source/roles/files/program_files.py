@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.source.project.mentions import blocks
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import functions_in, of_kind
-from modellint.source.syntax.call_arguments import misfits
+from modellint.source.syntax.call_signature_mismatch import misfits
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

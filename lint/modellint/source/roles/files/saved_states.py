@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import blocks
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
-from modellint.source.roles.files.file_name_patterns import HOLE, has_words, is_alike, may_be_one, names_of, values_of
+from modellint.source.roles.files.file_name_templates import HOLE, has_words, is_alike, may_be_one, names_of, values_of
 from modellint.source.syntax.ast_walk import called_name, of_kind, once, walk
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
-from modellint.source.triggers.patterns.attribute_values import keeps_containers
+from modellint.source.triggers.patterns.attribute_bindings import keeps_containers
 from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors, untracked
 from modellint.source.triggers.patterns.inplace_writes import (
     assigns_attributes,

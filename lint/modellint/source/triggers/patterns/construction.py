@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.data.torch_names import MODULES
 from modellint.source.project.annotations import says_tensor
-from modellint.source.project.external_names import may_build
+from modellint.source.project.external_name_facts import may_build
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, reached_from, walk
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import functions_in, of_kind, once
-from modellint.source.triggers.patterns.attribute_values import is_foreign, stored_values
+from modellint.source.triggers.patterns.attribute_bindings import is_foreign, stored_values
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile

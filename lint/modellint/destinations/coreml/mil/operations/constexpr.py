@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from modellint.destinations.coreml.mil.element_types import as_dtype
 from modellint.destinations.coreml.mil.operation_registry import operation
 from modellint.destinations.coreml.mil.operations.quantization import dequantize
-from modellint.destinations.coreml.mil.values import as_dtype
 
 
 @operation()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from modellint.destinations.coreml.mil.element_types import DTYPES
 from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, operation
-from modellint.destinations.coreml.mil.values import DTYPES
 
 
 @dataclass(frozen=True, slots=True)

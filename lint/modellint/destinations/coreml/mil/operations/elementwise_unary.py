@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from modellint.destinations.coreml.mil.element_types import DTYPES, as_dtype
 from modellint.destinations.coreml.mil.operation_registry import operation, unary
-from modellint.destinations.coreml.mil.values import DTYPES, as_dtype
 
 _WIDTHS = {"uint16": 16, "uint32": 32}
 """Bits of the unsigned types that a wider signed one holds."""

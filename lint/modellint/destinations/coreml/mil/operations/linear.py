@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from modellint.destinations.coreml.mil.element_types import DTYPES
 from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, operation
-from modellint.destinations.coreml.mil.values import DTYPES
 
 
 @operation()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from modellint.destinations.coreml.mil.element_types import DTYPES
 from modellint.destinations.coreml.mil.operation_registry import operation
-from modellint.destinations.coreml.mil.values import DTYPES
 
 _RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
-from modellint.destinations.coreml.private.version_limits import facts
 from modellint.destinations.coreml.supplied_converters.arguments import Call
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
 

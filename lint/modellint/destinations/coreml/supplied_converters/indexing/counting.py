@@ -10,8 +10,8 @@ import torch
 
 from modellint.destinations.coreml.private.operator_tables import mb
 from modellint.destinations.coreml.supplied_converters.arguments import Call
-from modellint.destinations.coreml.supplied_converters.inlining import inlined
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, decomposed, expresses, within
+from modellint.destinations.coreml.supplied_converters.torch_function_inlining import inlined
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modellint.destinations.comparison.process_lock import TURN
+from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.live.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Counts the parameters of the models of installed packages, and writes the table that catalogues choose the smallest from.
 
-``python -m modellint.measure.parameter_counts`` writes ``data/smallest_models.json`` anew, for timm and torchvision, in minutes.
+``python -m modellint.measure.smallest_models`` writes ``data/smallest_models.json`` anew, for timm and torchvision, in minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modellint.data import fewest_parameters
+from modellint.data import smallest_models
 
 Entry = tuple[str, str, Callable[[], nn.Module]]
 """A modelling file, the name of a model, and the function that builds it."""
@@ -62,7 +62,7 @@ def main() -> None:
         package: {"version": importlib.metadata.version(package), "models": smallest(entries())}
         for package, entries in (("timm", of_timm), ("torchvision", of_torchvision))
     }
-    place = Path(str(resources.files("modellint.data").joinpath(fewest_parameters.FILE)))
+    place = Path(str(resources.files("modellint.data").joinpath(smallest_models.FILE)))
     place.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
 
 

@@ -12,7 +12,7 @@ from modellint.results.sweep_row import SweepRow
 from modellint.run import UsageError
 from modellint.session.messages import Answer, Export, Request
 from modellint.session.target import TargetError, locate
-from modellint.sweep.rows import row_without_answer, rows_of, tells_of_check
+from modellint.sweep.rows_from_answer import row_without_answer, rows_of, tells_of_check
 from modellint.sweep.task import ROWS, TASK, Task
 
 _ONE = threading.Lock()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface
-from modellint.live.inputs.size_boundaries import Thresholds
+from modellint.live.inputs.branch_boundary_sizes import Thresholds
 
 _DOES_NOT_FIT = ("OverflowError",)
 

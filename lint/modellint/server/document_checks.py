@@ -20,7 +20,7 @@ from modellint.server.documents import SETTINGS_FILES
 from modellint.settings import Resolver, Settings, SettingsError, find_root, user_file
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.project.index import Project
-from modellint.source.syntax.text import LARGEST, SourceText, too_large
+from modellint.source.syntax.source_text import LARGEST, SourceText, too_large
 from modellint.tool_diagnostics import cannot_parse
 
 _Stamp: TypeAlias = "tuple[int, int, int] | None"

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in
-from modellint.source.syntax.call_arguments import misfits
+from modellint.source.syntax.call_signature_mismatch import misfits
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile

@@ -12,8 +12,8 @@ from modellint.destinations.capture import constant_arguments
 from modellint.destinations.comparison.program import RunError
 from modellint.destinations.comparison.reference_runs import copied
 from modellint.destinations.coreml.capture.routes import arguments
-from modellint.destinations.coreml.package.interface import declared_sizes
-from modellint.destinations.coreml.package.predictor import Predictor, keeps_states
+from modellint.destinations.coreml.package.emulated_predictor import Predictor, keeps_states
+from modellint.destinations.coreml.package.input_output_specification import declared_sizes
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.destinations.coreml.verify.package import argument_names
 from modellint.live.inputs.model_inputs import Inputs

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.package.interface import argument_names, named_values
+from modellint.destinations.coreml.package.input_output_specification import argument_names, named_values
 from modellint.destinations.coreml.private.entry_points import ct
-from modellint.live.inputs.example import InputSpec
+from modellint.live.inputs.input_spec import InputSpec
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint import destinations
 from modellint.destinations import export_options
 from modellint.destinations.export_options import OptionError
-from modellint.live.inputs import example as inputs
+from modellint.live.inputs import input_spec as inputs
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
 from modellint.session.merge import LiveResult, merge

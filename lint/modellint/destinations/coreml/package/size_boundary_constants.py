@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modellint.live.inputs.size_boundaries import Thresholds
+from modellint.live.inputs.branch_boundary_sizes import Thresholds
 
 _COMPARED = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"})
 _DIVIDED = frozenset({"mod", "floor_div"})

@@ -1,6 +1,6 @@
 """Adds a recorded case that a device has answered to ``data/devices.json``.
 
-``python -m modellint.measure.device_case CASE PROGRAM --name NAME --report OWNER/REPOSITORY#N``, and what ``--help`` names.
+``python -m modellint.measure.add_device_case CASE PROGRAM --name NAME --report OWNER/REPOSITORY#N``, and what ``--help`` names.
 
 CASE is the folder of ``modellint verify --record``, with a device's predictions; PROGRAM the file of Python whose ``make()`` gives
 the module and the inputs that were recorded. What the device gave for the example is kept, of one output. Where the executor gives
@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from modellint.data.devices import DEPARTURES, FILE
-from modellint.destinations.coreml.package.predictor import computes_in_half
+from modellint.data.device_results import DEPARTURES, FILE
+from modellint.destinations.coreml.package.emulated_predictor import computes_in_half
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.destinations.coreml.recorded_case import predict
 from modellint.destinations.coreml.recorded_case.case_files import CaseError, arrays, check, predictions

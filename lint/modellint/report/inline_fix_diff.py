@@ -11,7 +11,7 @@ from modellint.report.frame import WIDEST, Frame, window
 from modellint.report.style import columns, paint
 from modellint.results.diagnostic import Diagnostic, Edit, Fix, Span
 from modellint.source.syntax.edits import Change, EditError, apply, changes_of
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 _LONG = 4
 """So many lines that come together are shown once in a report."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modellint.source.project.external_names import COMPILERS
+from modellint.source.project.external_name_facts import COMPILERS
 from modellint.source.project.symbols import External, dotted_name
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.source.project.external_names import MODULE_ATTRIBUTES, MODULE_CLASSES
+from modellint.source.project.external_name_facts import MODULE_ATTRIBUTES, MODULE_CLASSES
 from modellint.source.project.symbols import ClassRef, External, FileRef, IndexedFile, dotted_name
-from modellint.source.roles.files.application_files import is_of_application
+from modellint.source.roles.files.application_reachability import is_of_application
 from modellint.source.roles.files.unreferenced_files import beginning
 from modellint.source.syntax.ast_walk import of_kind, once
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from modellint.report import live_findings, summary
 from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Applicability, Diagnostic
-from modellint.source.syntax.text import SourceText
+from modellint.source.syntax.source_text import SourceText
 
 if TYPE_CHECKING:
-    from modellint.report.fix_diff import Diffs
     from modellint.report.frame import Frame
+    from modellint.report.inline_fix_diff import Diffs
 
 _NOTES = {
     Applicability.SAFE: "",
@@ -37,7 +37,7 @@ def render(
     groups = live_findings.by_defect(diagnostics)
     if not groups:
         return summary.render([], color, unsafe, fixed)
-    from modellint.report.fix_diff import Diffs
+    from modellint.report.inline_fix_diff import Diffs
 
     diffs = Diffs()
     blocks = ["\n".join(_block(group, text_of, color, unsafe, diffs)) + "\n" for group in groups]

@@ -1,6 +1,6 @@
 """Asks the installed torch for its modules and the attributes of its classes, and writes the table that source checks read.
 
-``python -m modellint.measure.torch_names`` writes ``data/torch_names.json`` anew.
+``python -m modellint.measure.torch_class_attributes`` writes ``data/torch_names.json`` anew.
 """
 
 from __future__ import annotations

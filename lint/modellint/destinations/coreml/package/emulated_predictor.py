@@ -13,9 +13,9 @@ from modellint.destinations.comparison.program import Misfit
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.mil.executor import Executor, Observer
 from modellint.destinations.coreml.mil.operation_registry import operations
-from modellint.destinations.coreml.package.size_thresholds import in_program
+from modellint.destinations.coreml.package.size_boundary_constants import in_program
 from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state, output_names, updated_states
-from modellint.live.inputs.size_boundaries import Thresholds
+from modellint.live.inputs.branch_boundary_sizes import Thresholds
 
 
 class Predictor:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.source.project.symbols import IndexedFile
-from modellint.source.roles.files.application_files import is_of_application
+from modellint.source.roles.files.application_reachability import is_of_application
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

@@ -16,7 +16,7 @@ from typing import Any
 
 from modellint.atomic_write import ReplaceError, write_file
 from modellint.destinations.coreml.installed_versions import version
-from modellint.destinations.coreml.private.version_limits import fingerprint
+from modellint.destinations.coreml.private.installed_capabilities import fingerprint
 
 _DONE: dict[tuple[str, str], Any] = {}
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.comparison.reference_runs import Reference, Row, copied_inputs, mapped
 from modellint.destinations.comparison.rounding_tolerance import UNSURE
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.comparison.tensor_difference import error_over_scale
 from modellint.live.inputs.model_inputs import Inputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from modellint.source.project import external_names
+from modellint.source.project import external_name_facts
 from modellint.source.syntax.ast_walk import walk
 
 _TRANSPARENT = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "sorted", "cast"})
@@ -256,7 +256,7 @@ def uses_in(classes: Iterable[ClassUses], attribute: str) -> Uses:
 
 def shows_modules(uses: Uses) -> bool:
     """Whether the items are used as only modules are: by their own attributes, or called on something in a method."""
-    if uses.item_attributes & external_names.MODULE_ONLY:
+    if uses.item_attributes & external_name_facts.MODULE_ONLY:
         return True
     return any(method != "__init__" and (call.args or call.keywords) for method, call in uses.item_calls)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.source.project.mentions import import_name
 from modellint.source.project.symbols import IndexedFile
 from modellint.source.roles.code_roles import is_path_of_tests
-from modellint.source.roles.evaluated_names import LOOKED_UP, asked_calls
+from modellint.source.roles.eval_callees import LOOKED_UP, asked_calls
 from modellint.source.roles.files.program_files import reads_command_line
 from modellint.source.roles.files.unreferenced_files import (
     has_main,

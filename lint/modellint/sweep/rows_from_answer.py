@@ -8,7 +8,7 @@ from modellint.results import sweep_row as status
 from modellint.results import verification as verdicts
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.results.sweep_row import Noted, SweepRow
-from modellint.results.target_facts import TargetFacts
+from modellint.results.swept_model_facts import TargetFacts
 from modellint.session.target_facts import digest_of, versions_of
 
 if TYPE_CHECKING:
