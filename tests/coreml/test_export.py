@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import modellint
 from modellint.destinations.coreml.capture.routes import traced
@@ -22,6 +23,7 @@ from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.exported import Change
+from modellint.results.verification import AGREES
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -568,6 +570,31 @@ class FloorOfFloor(nn.Module):
 class GeluOfTanh(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.gelu(torch.tanh(x), approximate="tanh")
+
+
+class Registered(dict[str, torch.Tensor]):
+    """An output whose class is registered for flattening without names for its parts, as diffusers registers its own."""
+
+
+pytree.register_pytree_node(
+    Registered,
+    lambda output: (list(output.values()), list(output)),
+    lambda parts, keys: Registered(zip(keys, parts, strict=True)),
+)
+
+
+class ReturnsRegistered(nn.Module):
+    """Returns one."""
+
+    def forward(self, x: torch.Tensor) -> Registered:
+        """Of two tensors."""
+        return Registered(up=x + 1, down=x - 1)
+
+
+def test_outputs_that_are_registered_without_names_have_their_keys() -> None:
+    result = exported(ReturnsRegistered(), torch.rand(2, 3))
+    assert result.verification.verdict == AGREES
+    assert [output.name for output in result.summary.outputs] == ["up", "down"]
 
 
 @pytest.mark.parametrize("model", [FloorOfFloor(), GeluOfTanh()], ids=lambda model: type(model).__name__)

@@ -18,6 +18,7 @@ from modellint.destinations.comparison.input_dependence import InputDependence
 from modellint.destinations.comparison.side_effect_free_runs import Rest, at_rest
 from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
 from modellint.destinations.comparison.undefined_casts import OtherCasts
+from modellint.live.capture.outputs import leaves_with_paths
 from modellint.live.snapshot import unchanged
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Reference:
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
-        tensors = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(returned) if isinstance(leaf, Tensor)]
+        tensors = [(path, leaf) for path, leaf in leaves_with_paths(returned) if isinstance(leaf, Tensor)]
         self.paths = tuple(pytree.keystr(path) for path, _ in tensors)
         # What is returned may be a buffer that the next run writes to.
         return [leaf.detach().clone() for _, leaf in tensors]

@@ -41,3 +41,25 @@ def parts_of(output: Any) -> Iterator[Part]:
                 yield from parts_of(part)
         case _:
             yield Part(output, "other", "None" if output is None else type(output).__name__)
+
+
+def leaves_with_paths(output: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves of what a model returned, as ``torch.utils._pytree`` flattens it, each with its path.
+
+    A class that is registered without names for its parts, as diffusers registers its own, gives its keys, or else positions.
+    """
+    from torch.utils import _pytree as pytree
+
+    try:
+        return pytree.tree_leaves_with_path(output)
+    except ValueError:
+        leaves = pytree.tree_leaves(output)
+        if isinstance(output, Mapping):
+            named = [
+                ((pytree.MappingKey(key), *path), leaf)
+                for key, part in output.items()
+                for path, leaf in leaves_with_paths(part)
+            ]
+            if [id(leaf) for _, leaf in named] == [id(leaf) for leaf in leaves]:
+                return named
+        return [((pytree.SequenceKey(at),), leaf) for at, leaf in enumerate(leaves)]

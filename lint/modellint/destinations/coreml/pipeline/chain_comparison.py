@@ -23,6 +23,7 @@ from modellint.destinations.coreml.pipeline.stage_proxy import ExecutedStage
 from modellint.destinations.coreml.verify.model import verification_of
 from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
 from modellint.destinations.destination import PackageError, StagePackage
+from modellint.live.capture.outputs import leaves_with_paths
 from modellint.live.inputs.branch_boundary_sizes import Thresholds
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import Case
@@ -79,7 +80,7 @@ class _ChainProgram:
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise RunError(f"with the packages {self._chain.name} raises {type(error).__name__}: {text}") from error
-        leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(returned) if isinstance(leaf, Tensor)]
+        leaves = [(path, leaf) for path, leaf in leaves_with_paths(returned) if isinstance(leaf, Tensor)]
         self.output_names = [pytree.keystr(path) or self._chain.name for path, _ in leaves]
         return [leaf.detach().clone() for _, leaf in leaves]
 

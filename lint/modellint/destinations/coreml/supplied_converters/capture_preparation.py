@@ -18,6 +18,7 @@ from modellint.destinations.coreml.supplied_converters.capture_replacements impo
     Substituting,
     normalizing_in_operators,
 )
+from modellint.live.capture.outputs import leaves_with_paths
 
 if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs
@@ -42,7 +43,7 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         if _is_plain(outputs):
             yield Prepared((), done)
             return
-        leaves = pytree.tree_flatten_with_path(outputs)[0]
+        leaves = leaves_with_paths(outputs)
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
         lost = [_name(path) for path, value in leaves if not isinstance(value, torch.Tensor) and value is not None]
         names = _distinct([_name(leaves[at][0]) for at in kept])
