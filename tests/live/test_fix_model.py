@@ -364,6 +364,33 @@ def test_a_model_that_deepcopy_refuses() -> None:
         model.file.close()
 
 
+class Proxy:
+    """Asks its owner for what it does not have itself, and asks without end before it has one."""
+
+    def __init__(self, owner: nn.Module) -> None:
+        self.owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.owner.weight, name)
+
+
+class WithProxy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.proxy = Proxy(self.layer)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * self.proxy.shape[0]
+
+
+def test_a_model_that_holds_a_proxy() -> None:
+    model, x = WithProxy().eval(), torch.rand(1, 2)
+    fixed = fix(model, x).model
+    assert torch.equal(fixed(x), model(x))
+    assert fixed.proxy.owner is fixed.layer
+
+
 def test_a_model_nested_very_deep() -> None:
     model: nn.Module = nn.Linear(4, 4)
     for _ in range(400):

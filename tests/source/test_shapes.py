@@ -139,6 +139,11 @@ def test_class_named_after_its_rank_is_clean() -> None:
     assert said(net("return self.w.view(1, -1, 1, 1) * x", PARAMETERS, name="Scale2d"), "SHP007") == []
 
 
+def test_a_parameter_without_axes_pins_no_rank() -> None:
+    text = net("return self.one.reshape(()) * x", "self.one = nn.Parameter(torch.ones(1))")
+    assert not {finding.code for finding in modellint.check_source(text).diagnostics} & {"SHP007", "LNT004"}
+
+
 # SHP009
 
 LAYERS = "self.fc = nn.Linear(8, 1)\nself.conv = nn.Conv2d(3, n, 1)\nself.pool = nn.AdaptiveAvgPool2d((1, 1))\n"

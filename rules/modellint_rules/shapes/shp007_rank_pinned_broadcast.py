@@ -194,7 +194,7 @@ def _is_per_channel(parameter: TensorFact, result: TensorFact) -> bool:
 def _is_pinned(call: Call) -> bool:
     """Whether a parameter of one dimension gets dimensions of size 1, on both sides, by a number of them that is fixed."""
     result = call.result
-    if not isinstance(result, Tensor) or result.layout is None or result.layout.rank is None or result.base is None:
+    if not isinstance(result, Tensor) or result.layout is None or not result.layout.rank or result.base is None:
         return False
     first, *middle = (axis.is_one for axis in result.layout.axes)
     is_parameter = result.base.rank == 1 and result.root.kind == "parameter"

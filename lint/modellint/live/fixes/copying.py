@@ -358,7 +358,8 @@ class Copier:
         return duplicate
 
     def _filled(self, duplicate: Any, state: Any) -> None:
-        if hasattr(duplicate, "__setstate__"):
+        # Asked of the class: `__getattr__` of a proxy that holds nothing yet asks for what it is a proxy of, without end.
+        if hasattr(type(duplicate), "__setstate__"):
             duplicate.__setstate__(state)
             return
         own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)

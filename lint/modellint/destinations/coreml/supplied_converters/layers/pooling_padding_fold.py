@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modellint.destinations.coreml.private.operator_tables import Var, is_boolean
 from modellint.destinations.coreml.supplied_converters.registration import expresses, within
 
 if TYPE_CHECKING:
@@ -259,9 +260,17 @@ def col2im(
     return folded if x.dim() == 3 else folded.squeeze(0)
 
 
-@expresses("constant_pad_nd", unless=lambda arguments: min(arguments["pad"], default=0) >= 0)
+def _pads_numbers(arguments: dict[str, Any]) -> bool:
+    """Whether nothing is cropped, and numbers are padded: of truth values coremltools makes floats, and leaves them so."""
+    x = arguments["x"]
+    return min(arguments["pad"], default=0) >= 0 and not (isinstance(x, Var) and is_boolean(x))
+
+
+@expresses("constant_pad_nd", unless=_pads_numbers)
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
-    """Padding with a constant; negative padding crops."""
+    """Padding with a constant, also of truth values; negative padding crops."""
+    if x.dtype is torch.bool:
+        return torch.constant_pad_nd(x.to(torch.float32), pad, float(bool(value))) != 0
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
         before, after = (min(0, margin) for margin in pad[2 * at : 2 * at + 2])
@@ -273,7 +282,9 @@ def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
 
 def _is_plain_padding(arguments: dict[str, Any]) -> bool:
     pad, mode = arguments["pad"], arguments["mode"]
-    return min(pad, default=0) >= 0 and (mode == "constant" or (mode != "circular" and len(pad) <= 4))
+    if mode == "constant":
+        return _pads_numbers(arguments)
+    return min(pad, default=0) >= 0 and mode != "circular" and len(pad) <= 4
 
 
 @expresses("pad", unless=_is_plain_padding)

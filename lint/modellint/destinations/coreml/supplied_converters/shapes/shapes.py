@@ -20,6 +20,20 @@ def alias(x: Tensor) -> Any:
     return x
 
 
+def _names_sizes(size: Any) -> bool:
+    """Whether a size is anything but the empty one."""
+    return size.shape != (0,) if isinstance(size, Var) else bool(size)
+
+
+@builds("view")
+@builds("reshape")
+def view_without_axes(x: Tensor, size: object) -> Any:
+    """The one element of a tensor as a scalar: coremltools leaves its axes, and what is unsqueezed afterwards has one too many."""
+    if _names_sizes(size) or not x.shape:
+        return NotImplemented
+    return mb.squeeze(x=x)
+
+
 @adapts("constantchunk")
 def chunk(call: Call) -> Any:
     """All of a tensor as the one chunk of it; coremltools goes through that as through several."""
