@@ -205,7 +205,7 @@ class Checker:
         key = id(settings), settings.ignored_in(path)
         if key not in self._variants:
             goal = settings.goal
-            ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
+            ends = (goal.target, goal.coremltools or "", settings.destination, settings.prelu_import or "")
             words = (*self._rules_for(path, settings), "", *settings.module_bases, "", *ends)
             self._variants[key] = "\n".join(words)
         return f"{shown}\n{self._variants[key]}"

@@ -108,6 +108,58 @@ class Destination(NamedTuple):
         """The iOS whose operations the target has."""
         return TARGETS[self.target]
 
+    @property
+    def converter(self) -> str:
+        """What converts, with the version that the tables are of."""
+        if self.name == "coreai":
+            from modellint.data import coreai_operators
+
+            return f"coreai-torch {coreai_operators.table().version}"
+        from modellint.data.operator_conversion import version_shown
+
+        return f"coremltools {version_shown(self.coremltools)}"
+
+    def missing_operators(self, name: str) -> tuple[str, ...]:
+        """The operators without a converter that each use of a function, method or layer of torch runs, by any route."""
+        if self.name == "coreai":
+            from modellint.data.coreai_operators import missing_operators
+
+            return missing_operators(name)
+        from modellint.data.operator_conversion import operator
+
+        row = operator(name, self.coremltools)
+        return () if row is None or row.converts else (row.kind,)
+
+    def refusal(self, name: str) -> str | None:
+        """What a converter of one route says of a function, method or layer of torch that it refused in every use that was tried."""
+        from modellint.data import coreai_operators
+
+        return coreai_operators.refusal(name) if self.name == "coreai" else None
+
+    def is_supplied(self, name: str) -> bool:
+        """Whether an export by one route is known to convert some use of a function, method or layer that its converter does not."""
+        from modellint.data import coreai_operators
+
+        return self.name == "coreai" and coreai_operators.is_supplied(name)
+
+    @property
+    def words_of_refused(self) -> frozenset[str]:
+        """Trigger words of these."""
+        from modellint.data import coreai_operators
+
+        return coreai_operators.words_of_refused() if self.name == "coreai" else frozenset()
+
+    @property
+    def words_of_missing(self) -> frozenset[str]:
+        """Trigger words: code with an operator that some route has no converter for holds one of them."""
+        if self.name == "coreai":
+            from modellint.data import coreai_operators
+
+            return coreai_operators.words_of_missing()
+        from modellint.data.operator_conversion import words_of_missing
+
+        return words_of_missing(self.coremltools)
+
 
 class Model(NamedTuple):
     """One ``[[tool.modellint.models]]``: a live target, its inputs as ``--input`` takes them, and a checkpoint.

@@ -17,10 +17,13 @@ from modellint.results.verification import Verification
 
 
 def judged(
-    process: ConverterProcess, model: nn.Module, example: Any, root: Path
+    process: ConverterProcess, model: nn.Module, example: Any, root: Path, supplies: bool = False
 ) -> tuple[Verification, tuple[Blocker, ...]]:
-    """The comparison of a model, on its example and a few sets like it, and what keeps it from converting."""
-    converter = Converter(process)
+    """The comparison of a model, on its example and a few sets like it, and what keeps it from converting.
+
+    ``supplies``: converted as an export does, with decompositions of our own.
+    """
+    converter = Converter(process, supplies)
     inputs = Inputs.of(example)
     verification = verify(model.eval(), inputs, Project(root), converter, budget=5)
     return verification, converter.converted(model, inputs, Project(root)).blockers

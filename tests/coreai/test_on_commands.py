@@ -50,17 +50,17 @@ def test_check_tells_both_verdicts(folder: Path) -> None:
     status, text = run("check", "model.py:Lacking", "--input", "2x3", "--destination", "all", "--no-cache")
     assert status == 1
     assert text.count("OPS001") == 2
-    assert "--> model.py:16:9" in text
+    assert "--> model.py:16:16" in text
     first, second = text.splitlines()[-2:]
     assert first.startswith("Core ML: ")
-    assert second == "Core AI: 2 operators missing"
+    assert second.startswith("Core AI: 2 operators missing · converts with modellint export (supplies ")
 
 
 def test_missing_operators_are_told_at_their_line(folder: Path) -> None:
     words = ("check", "model.py:Lacking", "--input", "2x3", "--destination", "coreai", "--output-format", "concise")
     status, text = run(*words, "--no-cache")
     assert status == 1
-    assert text.count("model.py:16:9: OPS001") == 2
+    assert text.count("model.py:16:16: OPS001") == text.count("model.py:16:37: OPS001") == 1
 
 
 def test_export_writes_both_packages(folder: Path) -> None:
@@ -84,3 +84,27 @@ def test_functions_take_the_destination(tmp_path: Path) -> None:
     assert [feature.name for feature in result.summary.outputs] == ["y"]
     with pytest.raises(ValueError, match=r"must end in \.aimodel"):
         modellint.export(model, x, destination="coreai", output=tmp_path / "net.mlpackage")
+
+
+def test_verdict_says_what_an_export_supplies_and_mends(folder: Path) -> None:
+    text = (
+        MODEL
+        + "\n\nclass Factor(nn.Module):\n    def forward(self, x):\n        return torch.add(x, x.abs(), alpha=3)\n"
+    )
+    (folder / "model.py").write_text(text, "utf-8")
+    words = ("--input", "2x3", "--destination", "coreai", "--no-cache")
+    supplied = run("check", "model.py:Lacking", *words)[1].splitlines()[-1]
+    assert supplied.startswith("Core AI: 2 operators missing · converts with modellint export (supplies aten::")
+    assert "aten::isnan, bit-equal" in supplied
+    assert "aten::cumprod, rounds otherwise" in supplied
+    mended = run("check", "model.py:Factor", *words)[1].splitlines()[-1]
+    assert mended.endswith(" · modellint export mends aten::add, rounds otherwise")
+
+
+def test_export_supplies(folder: Path) -> None:
+    status, text = run(
+        "export", "model.py:Lacking", "--input", "2x3", "--destination", "coreai", "-o", "Lacking.aimodel"
+    )
+    assert status == 0, text
+    assert "agrees with PyTorch" in text
+    assert "supplied  aten::cumprod (rounds otherwise)" in text

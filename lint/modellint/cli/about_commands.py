@@ -113,7 +113,7 @@ def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
     "--destination",
     type=click.Choice(list(RUNTIMES)),
     default="coreml",
-    help="Where models are to go (default: coreml); of Core AI nothing is known without a model.",
+    help="Where models are to go (default: coreml); the version is of coremltools alone.",
 )
 @_text_or_json
 @with_color

@@ -101,15 +101,16 @@ def operator(name: str, version: str | None = None) -> Operator | None:
 def words_of_missing(version: str | None) -> frozenset[str]:
     """Trigger words: code that names an operator without a converter, by any route, holds one of them."""
     at = table_version(version)
-    return _words(name for name, since in SINCE.items() if since.trace > at or min(since.export, since.core) > at)
+    return words_of(name for name, since in SINCE.items() if since.trace > at or min(since.export, since.core) > at)
 
 
 @lru_cache
 def words_of_newer(ios: int) -> frozenset[str]:
     """Trigger words: code that names an operator which needs a newer system holds one of them."""
-    return _words(name for name, since in SINCE.items() if since.ios > ios)
+    return words_of(name for name, since in SINCE.items() if since.ios > ios)
 
 
-def _words(names: Iterable[str]) -> frozenset[str]:
+def words_of(names: Iterable[str]) -> frozenset[str]:
+    """Trigger words: the last parts of names, as they stand behind a dot or are imported."""
     last = {name.rpartition(".")[2] for name in names}
     return frozenset(mark + name for name in last for mark in ".~")

@@ -78,6 +78,7 @@ class Probe(nn.Module):
                 self._fixed[at] = leaf
         self._count = len(leaves)
         self._made = not self.inputs
+        self.takes_inputs = not self._made
         if self._made:
             self.inputs = [torch.ones(2, 3)]
 

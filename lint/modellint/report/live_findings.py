@@ -158,6 +158,8 @@ def line_of(
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")
     elif conversion.has_one_route:
         parts.append(_missing(chosen.blockers))
+        if EXPORT in conversion.ways.options:
+            parts.append(by_export(conversion.ways))
     else:
         refused = _counted(chosen.blockers)
         parts += ["will not convert", refused]

@@ -66,10 +66,10 @@ def check_source(
     (LNT005). Raises ``Stopped``.
     """
     text = source.text
-    goal = settings.goal if settings is not None else Destination()
+    goals = settings.goals if settings is not None else (Destination(),)
     project.touched.clear()
     suppressing = suppress and may_hold_directives(text)
-    if not suppressing and not _CLASS.search(text) and "torch" not in text and not _asking(rules, goal).about_nodes:
+    if not suppressing and not _CLASS.search(text) and "torch" not in text and not _asking(rules, goals[0]).about_nodes:
         return Checked((), {})
     location = str(path) if path is not None else str(project.root) + "/" + shown
     try:
@@ -85,7 +85,12 @@ def check_source(
         consulted = project.consulted()
         consulted.pop(location, None)
         return Checked((finding,), consulted)
-    found = [finding._replace(path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
+    found: list[Diagnostic] = []
+    for goal in goals:
+        asked = {code: rule for code, rule in rules.items() if rule.reads_for(goal.name)} if goals[1:] else rules
+        each = [finding._replace(path=shown) for finding in _findings(file, project, asked, shown, gated, goal)]
+        # What holds for both is said once.
+        found += [finding for finding in each if finding not in found] if found else each
     found = _most_specific(found, rules)
     if suppressing:
         found = _suppressed(found, source, file.tree, shown, rules)

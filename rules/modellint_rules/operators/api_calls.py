@@ -25,6 +25,12 @@ class HasKind(Protocol):
         """The operator that the front end looks up (``aten::fmod``)."""
 
 
+class Kind(NamedTuple):
+    """A use of which nothing more is known than what it is of."""
+
+    kind: str
+
+
 Known = TypeVar("Known", bound=HasKind)
 
 

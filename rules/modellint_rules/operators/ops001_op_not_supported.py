@@ -68,6 +68,9 @@ class OpNotSupported(Rule):
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
     that counts: with `--frontend auto` nothing is said of `torch.jit.trace` where `torch.export` converts.
 
+    For Core AI, to which `torch.export` is the one route, calls are looked up in a table of what coreai-torch converts, made in
+    the same way, and signs, operators of packages and conditions are left out: they were not measured.
+
     ## Why
     The conversion stops at the first operator without a converter, and names it without a line.
 
@@ -121,13 +124,14 @@ class OpNotSupported(Rule):
     withdraws = True
     only_modules = True
     only_forward = True
-    reads_only_for = ("coreml",)
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
+        words = destination.words_of_missing
+        if destination.name != "coreml":
+            return (words,)
         packages = {name.rpartition(".")[2] for name in (*OF_PACKAGES, *OF_TORCH, *OF_INITIALISERS)}
-        words = coreml.words_of_missing(destination.coremltools) | {mark + name for name in packages for mark in ".~"}
-        return (words | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
+        return (words | {mark + name for name in packages for mark in ".~"} | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
@@ -144,6 +148,10 @@ class OpNotSupported(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
         from modellint.authoring import OperatorSupport
+
+        if code.destination.name != "coreml":
+            yield from self._by_one_route(code)
+            return
 
         version = code.destination.coremltools
 
@@ -210,6 +218,34 @@ class OpNotSupported(Rule):
                 operator=f"aten::{sign.kind}",
             )
 
+    def _by_one_route(self, code: Code) -> Iterator[Diagnostic]:
+        """Calls of what the one route to another destination than Core ML has no converter for."""
+        destination = code.destination
+
+        def lacking(use: Use) -> _Missing | None:
+            operators = destination.missing_operators(use.name)
+            return _Missing(use.name, operators) if operators else None
+
+        for call, lacks, aside in calls_in_forward(code, lacking):
+            lack = lacks[0]
+            names = ", ".join(f"`{name}`" for name in lack.operators)
+            severity = Severity.INFO if aside else Severity.ERROR
+            ours = "; `modellint export` decomposes it" if destination.is_supplied(lack.name) else ""
+            claim = f"`{shown(lack.name)}` does not convert: {destination.converter} has no converter for {names}{ours}"
+            weighed = unless_unread(code, call, lack.kind, severity, claim)
+            if weighed is None:
+                continue
+            severity, claim = weighed
+            yield code.finding(
+                self,
+                call.node,
+                claim,
+                severity=severity,
+                statement=call.statement,
+                advice=_OTHER,
+                operator=lack.kind,
+            )
+
     def _transposed(self, code: Code) -> Iterator[Diagnostic]:
         """`x.mT` and `x.mH`: operators of their own to a trace, of which an export makes transpositions."""
         version = code.destination.coremltools
@@ -261,6 +297,21 @@ class _Lack(NamedTuple):
     def kind(self) -> str:
         """The operator that the front end looks up."""
         return self.row.kind
+
+
+class _Missing(NamedTuple):
+    """A use that a destination's one route has no converters for."""
+
+    name: str
+    """Of a function, method or layer."""
+    operators: tuple[str, ...]
+    """As the converter names them: ``aten.cumprod.default``."""
+
+    @property
+    def kind(self) -> str:
+        """The first operator (``aten::cumprod``)."""
+        namespace, name, *_ = self.operators[0].split(".")
+        return f"{namespace}::{name}"
 
 
 def _failure(row: OperatorSupport, where: str = "") -> str:

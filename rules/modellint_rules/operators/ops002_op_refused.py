@@ -9,6 +9,7 @@ from modellint.authoring import Diagnostic, Hint, Rule, Severity
 
 if TYPE_CHECKING:
     from modellint.authoring import Blocker, Code, Destination, LiveModel
+    from modellint_rules.operators.api_calls import Use
     from modellint_rules.operators.refusal_conditions import Refusal
 
 
@@ -26,6 +27,8 @@ class OpRefused(Rule):
     result only goes, as an argument beside the first, to code from outside the project that was not read. What no other rule
     names is told here too: inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that
     crashes.
+
+    For Core AI source is looked through for functions and layers that coreai-torch refused in every use that was tried.
 
     ## Why
     The conversion stops there, and names a scope without a line.
@@ -91,10 +94,11 @@ class OpRefused(Rule):
     live_needs = "conversion"
     withdraws = True
     only_modules = True
-    reads_only_for = ("coreml",)
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Words of uses that are refused."""
+        if destination.name != "coreml":
+            return (destination.words_of_refused,)
         from modellint_rules.operators.refusal_table import words
 
         return words()
@@ -116,6 +120,9 @@ class OpRefused(Rule):
         from modellint_rules.operators.rewrites import advice
 
         goal = code.destination
+        if goal.name != "coreml":
+            yield from self._by_one_route(code)
+            return
         for call, refused, aside in calls_in_forward(code, lambda use: refusal(use, goal.coremltools, goal.ios)):
             use = next((entry for entry in refused if entry.trace or entry.export), refused[0])
             if use.is_counted and keeps_state(code, call.function):
@@ -138,6 +145,28 @@ class OpRefused(Rule):
 
         yield from self._written(code)
         yield from self._multiplied(code)
+
+    def _by_one_route(self, code: Code) -> Iterator[Diagnostic]:
+        """Calls of what the one route to another destination than Core ML refused in every use that was tried."""
+        from modellint_rules.operators.api_calls import Kind, calls_in_forward, shown
+
+        destination = code.destination
+
+        def refusal(use: Use) -> Kind | None:
+            return Kind(use.name) if destination.refusal(use.name) else None
+
+        for call, refused, aside in calls_in_forward(code, refusal):
+            name = refused[0].kind
+            ours = "; `modellint export` decomposes it" if destination.is_supplied(name) else ""
+            said = f"{destination.converter} refuses every use that was tried: {destination.refusal(name)}{ours}"
+            yield code.finding(
+                self,
+                call.node,
+                f"`{shown(name)}` does not convert: {said}",
+                severity=Severity.INFO if aside else Severity.ERROR,
+                statement=call.statement,
+                advice="Write it in operators that convert: a check of the model tells whether one does",
+            )
 
     def _multiplied(self, code: Code) -> Iterator[Diagnostic]:
         """Products and quotients of floats that coremltools holds as integers."""

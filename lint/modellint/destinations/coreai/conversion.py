@@ -11,7 +11,7 @@ from modellint.destinations.capture.blocker_places import BlockerPlaces, first_l
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
 from modellint.live.analysis_cache import analysis
-from modellint.results.conversion_verdict import Blocker
+from modellint.results.conversion_verdict import Blocker, Supply
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,13 +37,19 @@ class Converted(NamedTuple):
     """Whether every operator was looked at."""
     seconds: tuple[float, float] = (0.0, 0.0)
     """For the capture and the conversion."""
+    supplied: tuple[Supply, ...] = ()
+    """The decompositions of ours that took part."""
 
 
 class Converter:
-    """The process of the converter, and what it has made of one model; the model must not change between."""
+    """The process of the converter, and what it has made of one model; the model must not change between.
 
-    def __init__(self, process: ConverterProcess | None = None) -> None:
+    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+    """
+
+    def __init__(self, process: ConverterProcess | None = None, supplies: bool = False) -> None:
         self.process = process or ConverterProcess()
+        self._supplies = supplies
         self._converted: Converted | None = None
         if process is None:
             weakref.finalize(self, self.process.close)
@@ -51,7 +57,8 @@ class Converter:
     def converted(self, model: nn.Module, inputs: Inputs, project: Project) -> Converted:
         """The model converted once, as it is; it has to be at rest."""
         if self._converted is None:
-            self._converted = convert(self.process, model, inputs, project, self.process.new_path(f"model{SUFFIX}"))
+            package = self.process.new_path(f"model{SUFFIX}")
+            self._converted = convert(self.process, model, inputs, project, package, supplies=self._supplies)
         return self._converted
 
 
@@ -68,8 +75,12 @@ def convert(
     project: Project,
     package: str,
     names: Sequence[str] = (),
+    supplies: bool = False,
 ) -> Converted:
-    """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs."""
+    """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs.
+
+    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+    """
     import time
 
     places = BlockerPlaces(model, project)
@@ -81,13 +92,14 @@ def convert(
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
     taken = time.perf_counter() - began
     try:
-        prepared = process.prepare(program, package, names)
+        prepared = process.prepare(program, package, names, supplies)
     except Died as error:
         return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
     except Failed as error:
         return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
-    return Converted(package, prepared.interface, blockers, prepared.complete, (taken, prepared.seconds))
+    seconds = taken, prepared.seconds
+    return Converted(package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

@@ -25,6 +25,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_structure
 
+from modellint.results.conversion_verdict import Supply
+
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from modellint.destinations.coreai.converter_worker import main; main()"
@@ -84,6 +86,8 @@ class Prepared(NamedTuple):
     complete: bool
     """Whether all operators were looked at."""
     seconds: float
+    supplied: tuple[Supply, ...] = ()
+    """The decompositions of ours that took part."""
 
 
 class ConverterProcess:
@@ -117,14 +121,23 @@ class ConverterProcess:
         self._count += 1
         return self.path(f"{self._count}-{name}")
 
-    def prepare(self, program: Any, package: str, names: Sequence[str] = ()) -> Prepared:
-        """Decompose an exported program and convert it to a package; all that the converter refuses. Raises ``Died`` and ``Failed``."""
+    def prepare(self, program: Any, package: str, names: Sequence[str] = (), supplies: bool = False) -> Prepared:
+        """Decompose an exported program and convert it to a package; all that the converter refuses. Raises ``Died`` and ``Failed``.
+
+        ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+        """
         file = self.path("program.pt2")
         _flatten_outputs(program)
         torch.export.save(program, file)
         libraries = [name for name in _LIBRARIES if name in sys.modules]
         answer = self._ask(
-            TO_CONVERT, do="prepare", program=file, package=package, names=list(names), libraries=libraries
+            TO_CONVERT,
+            do="prepare",
+            program=file,
+            package=package,
+            names=list(names),
+            libraries=libraries,
+            supplies=supplies,
         )
         refusals = tuple(
             Refusal(entry["kind"], entry["message"], None if entry["node"] is None else _frame(entry["node"]))
@@ -138,6 +151,7 @@ class ConverterProcess:
             else Interface(tuple(interface["inputs"]), tuple(interface["outputs"]), interface["states"]),
             answer["complete"],
             answer["seconds"],
+            tuple(Supply(*entry) for entry in answer["supplied"]),
         )
 
     def describe(self, package: str, texts: Mapping[str, str]) -> None:

@@ -44,8 +44,13 @@ class _Worker:
         self._function: Any = None
         self._opened: Any = None
 
-    def prepare(self, program: str, package: str, names: list[str], libraries: list[str]) -> dict[str, Any]:
-        """Decompose and convert; where that is refused, go on past each failure for the others."""
+    def prepare(
+        self, program: str, package: str, names: list[str], libraries: list[str], supplies: bool
+    ) -> dict[str, Any]:
+        """Decompose and convert; where that is refused, go on past each failure for the others.
+
+        ``supplies``: with decompositions of our own for what is missing, refused or wrong.
+        """
         import coreai_torch
         import torch
 
@@ -53,20 +58,24 @@ class _Worker:
             # For the operators that it registers.
             with contextlib.suppress(Exception):
                 __import__(library)
-        exported = torch.export.load(program)
+        captured = torch.export.load(program)
         began = time.perf_counter()
-        exported = exported.run_decompositions(coreai_torch.get_decomp_table())
-        if refused := _refused_outputs(exported):
-            return _prepared(refused, None, False, began)
-        try:
-            converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
-            converter.add_exported_program(exported, output_names=names or None)
-            converted = converter.to_coreai()
-        except Exception as error:
-            refusals, complete = _refusals(exported, error)
-            return _prepared(refusals, None, complete, began)
-        converted.save_asset(Path(package))
-        return _prepared([], _interface(exported, names), True, began)
+        supply = _Supply(supplies)
+        while True:
+            exported = captured.run_decompositions(supply.over(coreai_torch.get_decomp_table()))
+            if refused := _refused_outputs(exported):
+                return _prepared(refused, None, False, began)
+            try:
+                converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
+                converter.add_exported_program(exported, output_names=names or None)
+                converted = converter.to_coreai()
+            except Exception as error:
+                refusals, complete = _refusals(exported, error)
+                if supplies and supply.answers(exported, refusals):
+                    continue
+                return _prepared(refusals, None, complete, began, supply)
+            converted.save_asset(Path(package))
+            return _prepared([], _interface(exported, names), True, began, supply)
 
     def describe(self, package: str, texts: dict[str, str]) -> dict[str, Any]:
         """Write into a package who made it, its licence and what it does."""
@@ -131,9 +140,70 @@ class _Worker:
         return {}
 
 
-def _prepared(refusals: list[dict[str, Any]], interface: Any, complete: bool, began: float) -> dict[str, Any]:
-    seconds = time.perf_counter() - began
-    return {"refusals": refusals, "interface": interface, "complete": complete, "seconds": seconds}
+def _prepared(
+    refusals: list[dict[str, Any]], interface: Any, complete: bool, began: float, supply: _Supply | None = None
+) -> dict[str, Any]:
+    return {
+        "refusals": refusals,
+        "interface": interface,
+        "complete": complete,
+        "seconds": time.perf_counter() - began,
+        "supplied": [] if supply is None else supply.used(),
+    }
+
+
+class _Supply:
+    """The decompositions that a program is given beside the converter's own, and which of them took part."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._supplied: dict[Any, Any] = {}
+        self._used: dict[str, list[str]] = {}
+
+    def over(self, table: Any) -> Any:
+        """A table of decompositions with these in it."""
+        if not self._wanted:
+            return table
+        from modellint.destinations.coreai.supplied_decompositions import mends
+
+        self._used.clear()
+        ours = {
+            operator: self._noting(operator, "mended", table.get(operator), each) for operator, each in mends().items()
+        }
+        for operator, each in self._supplied.items():
+            ours[operator] = self._noting(operator, "supplied", ours.get(operator) or table.get(operator), each)
+        for operator, function in ours.items():
+            table[operator] = function
+        return table
+
+    def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:
+        def decomposed(*args: Any, **kwargs: Any) -> Any:
+            result = each.function(*args, **kwargs)
+            if result is NotImplemented:
+                return result if otherwise is None else otherwise(*args, **kwargs)
+            name = f"{operator.namespace}::{str(operator).split('.')[1]}"
+            self._used[name] = [name, each.exactness, kind]
+            return result
+
+        return decomposed
+
+    def answers(self, exported: Any, refusals: list[dict[str, Any]]) -> bool:
+        """Take in what is known for the operators that were refused; whether there is something new."""
+        from modellint.destinations.coreai.supplied_decompositions import supplied
+
+        names = {refusal["node"]["name"] for refusal in refusals if refusal["node"] is not None}
+        found = {
+            node.target: each
+            for node in exported.graph.nodes
+            if node.op == "call_function" and node.name in names and node.target not in self._supplied
+            if (each := supplied(node.target)) is not None
+        }
+        self._supplied.update(found)
+        return bool(found)
+
+    def used(self) -> list[list[str]]:
+        """Each with the operator, how exact it is, and whether it is ``supplied`` or ``mended``."""
+        return list(self._used.values())
 
 
 def _words(error: BaseException) -> str:

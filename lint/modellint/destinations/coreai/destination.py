@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreai.routes import ROUTE
-from modellint.destinations.destination import Destination, Fault, PackageError, UnknownOperator, VerifyOptions
+from modellint.destinations.destination import Destination, Fault, PackageError, VerifyOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
-    from modellint.results.conversion_verdict import Verdict
+    from modellint.results.conversion_verdict import Verdict, Ways
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.operator_support import Hint, Support
@@ -63,11 +64,12 @@ class CoreAI(Destination):
     def operators(
         self, names: Sequence[str], version: str | None, hints_of: Callable[[str], Iterable[Hint]]
     ) -> list[Support]:
-        """Nothing is measured yet. Raises ``UnknownOperator``."""
-        raise UnknownOperator(
-            "which operators convert to Core AI is not measured yet: check a model, as in "
-            "modellint check model.py:Net --destination coreai"
-        )
+        """What was measured beside one version of coreai-torch; ``version`` is one of coremltools. Raises ``UnknownOperator``."""
+        from modellint.destinations.coreai import operator_support
+
+        if not names:
+            return list(operator_support.everything())
+        return list(dict.fromkeys(map(operator_support.support, names)))
 
     def faults(self, finding: Diagnostic, routes: tuple[str, ...]) -> tuple[str, ...]:
         """The one route, where the rule's finding was measured to be another program for Core AI too."""
@@ -78,6 +80,12 @@ class CoreAI(Destination):
         from modellint.destinations.coreai.dry_run import judge
 
         return judge(subject, "" if self.is_installed else f"Core AI needs {self.requirement}")
+
+    def alternatives(self, subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) -> Ways:
+        """What an export supplies and fixes: tried, before it is told."""
+        from modellint.destinations.coreai.alternatives import ways
+
+        return ways(subject, faults, end)
 
     def verify(
         self,

@@ -81,8 +81,15 @@ def export(
     report("converting")
     with at_rest(copy.model, inputs):
         converted = convert(
-            converter.process, copy.model, copied_inputs(inputs), project, str(path), options.output_names
+            converter.process,
+            copy.model,
+            copied_inputs(inputs),
+            project,
+            str(path),
+            options.output_names,
+            supplies=True,
         )
+    changes = (*changes, *(Change(use.kind, use.operator, (), use.exactness) for use in converted.supplied))
     if converted.interface is None:
         stage = "capture" if converted.blockers and converted.blockers[0].kind == "capture" else "conversion"
         attempt = Attempt(ROUTE, stage, reasons(converted.blockers))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 
 from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
-from modellint.data.operator_conversion import public_name, table_version
+from modellint.data.operator_conversion import table_version
 from modellint.data.supplied_converters import exactness
 from modellint.destinations.destination import UnknownOperator
+from modellint.destinations.operator_names import long_name, operator_kind, snake_case, unknown_operator
 from modellint.results.operator_support import Hint, Route, Support
 
 HintsOf = Callable[[str], Iterable[Hint]]
@@ -21,7 +20,7 @@ HintsOf = Callable[[str], Iterable[Hint]]
 
 def support(name: str, version: str | None, hints_of: HintsOf) -> Support:
     """What is known of a name: an operator, or a function, method or layer. Raises ``UnknownOperator``."""
-    text = _long(name)
+    text = long_name(name)
     kind = _kind(text)
     rows = [text] if text in OPERATORS else _rows_of(kind)
     if rows:
@@ -66,12 +65,7 @@ def _rows_of(kind: str) -> Sequence[str]:
     names = _by_kind().get(kind, ())
     if kind not in _converters()[0]:
         return names
-    return [name for name in names if _snake(name).rstrip("_") in (kind, kind.removeprefix("linalg_"))]
-
-
-def _snake(name: str) -> str:
-    """`torch.nn.LayerNorm` as `layer_norm`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.rpartition(".")[2]).lower()
+    return [name for name in names if snake_case(name).rstrip("_") in (kind, kind.removeprefix("linalg_"))]
 
 
 def _of_rows(names: Sequence[str], version: str | None) -> Support:
@@ -116,38 +110,9 @@ def _route(since: int | None, version: str | None, decomposed: bool = False) -> 
     return Route(VERSIONS[since], decomposed, since <= table_version(version))
 
 
-_SHORT = {
-    "F.": "torch.nn.functional.",
-    "nn.": "torch.nn.",
-    "Tensor.": "torch.Tensor.",
-    "functional.": "torch.nn.functional.",
-}
-
-
-def _long(name: str) -> str:
-    """A name as the table spells it."""
-    for short, long in _SHORT.items():
-        if name.startswith(short):
-            name = long + name.removeprefix(short)
-    return public_name(name)
-
-
 def _kind(name: str) -> str:
-    """The operator that a name is likely to stand for: `nn.LayerNorm` is `layer_norm`, `torch.Tensor.add_` is `add`."""
-    last = name.rpartition("::")[2].removeprefix("torch.ops.aten.")
-    kinds = [last, last.removesuffix(".default"), last.partition(".")[0]]
-    word = last.rpartition(".")[2]
-    snake = _snake(last)
-    kinds += [word, word.rstrip("_"), snake, snake.replace("_", ""), re.sub(r"_?[123]d$", "", snake)]
-    known = {*_by_kind(), *_converters()[0]}
-    if not name.startswith(("torch.", "aten::")) and "." in name and last not in known:
-        return last
-    return next((kind for kind in kinds if kind in known), last)
+    return operator_kind(name, {*_by_kind(), *_converters()[0]})
 
 
 def _unknown(name: str) -> str:
-    known = {*_by_kind(), *_converters()[0], *OPERATORS}
-    near = difflib.get_close_matches(_long(name), known, 3) or difflib.get_close_matches(
-        name.rpartition(".")[2].rpartition("::")[2].lower(), known, 3
-    )
-    return f"no operator is known as {name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")
+    return unknown_operator(name, {*_by_kind(), *_converters()[0], *OPERATORS})

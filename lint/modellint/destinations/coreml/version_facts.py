@@ -50,13 +50,6 @@ class CoreML:
         return public_name(name)
 
     @staticmethod
-    def words_of_missing(version: str | None) -> frozenset[str]:
-        """Trigger words: code that names an operator without a converter, by any route, holds one of them."""
-        from modellint.data.operator_conversion import words_of_missing
-
-        return words_of_missing(version)
-
-    @staticmethod
     def words_of_newer(ios: int) -> frozenset[str]:
         """Trigger words: code that names an operator which needs a newer system holds one of them."""
         from modellint.data.operator_conversion import words_of_newer

@@ -1,0 +1,116 @@
+"""What an export to Core AI supplies and mends: programs that coreai-torch refuses or gets wrong alone, and that agree then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from judging import judged
+from torch import nn
+
+from modellint.destinations.coreai.converter_process import ConverterProcess
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED
+
+pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
+
+MISSING = """
+isnan | 3x4 | torch.isnan(x / x.relu())
+remainder | 3x4 | torch.remainder(x, 0.7)
+remainder_of_integers | 8i | torch.remainder(x - 3, 4)
+elu | 3x4 | F.elu(x)
+selu | 3x4 | F.selu(x)
+var | 3x4 | x.var(1)
+std_of_all | 3x4 | x.std(correction=0)
+var_mean | 2x3x4 | torch.cat(torch.var_mean(x, (0, 2)))
+cumprod | 3x5 | torch.cumprod(x, 1)
+sort | 3x5 | torch.sort(x, 1)[0]
+sort_descending | 3x5 | x.sort(0, descending=True)[0]
+argsort | 3x5 | torch.argsort(x, 1)
+argmin | 3x5 | torch.argmin(x, 1)
+median | 3x5 | torch.median(x, 1)[0]
+kthvalue | 3x5 | torch.kthvalue(x, 2, 1)[0]
+diagonal | 2x4x5 | torch.diagonal(x, 1, 1, 2)
+diagonal_below | 4x5 | torch.diagonal(x, -2)
+unfold | 2x9 | x.unfold(1, 3, 2)
+unfold_first | 9x2 | x.unfold(0, 4, 1)
+as_strided | 4x6 | torch.as_strided(x, (3, 2), (6, 2), 1)
+fmax | 3x4 3x4 | torch.fmax(x, y)
+addbmm | 2x3 4x2x5 4x5x3 | torch.addbmm(x, y, z, alpha=0.5)
+addmv | 2 2x3 3 | torch.addmv(x, y, z)
+bilinear | 2x3 2x4 | F.bilinear(x, y, torch.ones(5, 3, 4))
+cdist | 3x4 5x4 | torch.cdist(x, y)
+cdist_by_one | 3x4 5x4 | torch.cdist(x, y, p=1.0)
+adaptive_avg_pool3d | 1x2x5x6x7 | F.adaptive_avg_pool3d(x, (2, 3, 4))
+adaptive_max_pool2d | 1x2x5x7 | F.adaptive_max_pool2d(x, (2, 3))
+max_pool3d | 1x2x4x4x4 | F.max_pool3d(x, 2)
+grid_sample | 1x2x5x6 1x3x4x2 | F.grid_sample(x, torch.tanh(y), align_corners=False)
+"""
+REFUSED = """
+max_pool_without_batch | 2x6x6 | F.max_pool2d(x, 2)
+avg_pool_without_batch | 2x6x6 | F.avg_pool2d(x, 2)
+batch_norm_without_weight | 2x3x4x4 | F.batch_norm(x, torch.zeros(3), torch.ones(3))
+sqrt_of_integers | 6i | torch.sqrt(x + 1)
+exp_of_integers | 6i | torch.exp(x)
+conv_transpose3d | 1x2x3x3x3 | F.conv_transpose3d(x, torch.ones(2, 3, 2, 2, 2), stride=2, padding=1, output_padding=1)
+conv_transpose3d_groups | 1x4x3x3x3 | F.conv_transpose3d(x, torch.linspace(0, 1, 4 * 27 * 2).reshape(4, 2, 3, 3, 3), groups=2)
+attention_of_other_size | 1x2x3x4 1x2x5x4 1x2x5x6 | F.scaled_dot_product_attention(x, y, z)
+attention_with_mask | 1x2x3x4 1x2x3x4 1x2x3x6 | F.scaled_dot_product_attention(x, y, z, is_causal=True)
+scatter_add | 3x4 3x4 | torch.zeros(3, 6).scatter_add(1, (x * 10).long().clamp(0, 5), y)
+scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
+index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)
+index_put_accumulate | 4x3 2x3 | x.index_put((torch.tensor([1, 1]),), y, accumulate=True)
+"""
+WRONG = """
+add_alpha | 2x3 2x3 | torch.add(x, y, alpha=3)
+sub_alpha | 2x3 2x3 | torch.sub(x, y, alpha=3)
+rsub_alpha | 2x3 | torch.rsub(x, 2.0, alpha=3)
+cast_pair | 2x3 | (x * 10).to(torch.int32).to(torch.float32)
+long_float | 2x3 | (x * 10).long().float()
+int_plus_float | 4i | (x + 2049) + 0.5
+int_above_float | 4i | (x + 2049) > 2048.5
+count_include_pad_1d | 1x2x6 | F.avg_pool1d(x, 3, 1, 1, count_include_pad=False)
+count_include_pad_2d | 1x2x6x6 | F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+count_include_pad_3d | 1x2x4x4x4 | F.avg_pool3d(x, 3, 1, 1, count_include_pad=False)
+not_int32 | 4i | ~(x.to(torch.int32) + 16777217)
+nearest | 1x2x5x5 | F.interpolate(x, size=(3, 3), mode="nearest")
+nearest_by_factor | 1x2x5x4 | F.interpolate(x, scale_factor=1.3, mode="nearest")
+expm1 | 3x4 | torch.expm1(x * 1e-6)
+log1p | 3x4 | torch.log1p(x.abs() * 1e-6)
+"""
+
+
+def programs(text: str) -> list[Any]:
+    """Name, shapes (i: integers from 0 to 2) and expression of each."""
+    return [pytest.param(*line.split(" | ")[1:], id=line.split(" | ")[0]) for line in text.strip().splitlines()]
+
+
+def built(shapes: str, expression: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    generator = torch.Generator().manual_seed(0)
+    inputs = []
+    for shape in shapes.split():
+        sizes = [int(size) for size in shape.rstrip("i").split("x")]
+        of_integers = shape.endswith("i")
+        made = (
+            torch.randint(0, 3, sizes, generator=generator) if of_integers else torch.randn(sizes, generator=generator)
+        )
+        inputs.append(made)
+    names = ", ".join("xyz"[: len(inputs)])
+    scope: dict[str, Any] = {"torch": torch, "F": nn.functional}
+    exec(f"def forward(self, {names}):\n    return {expression}", scope)
+    return type("Net", (nn.Module,), {"forward": scope["forward"]})(), tuple(inputs)
+
+
+@pytest.mark.parametrize(("shapes", "expression"), programs(MISSING + REFUSED.lstrip()))
+def test_what_is_refused_is_supplied(process: ConverterProcess, tmp_path: Path, shapes: str, expression: str) -> None:
+    assert judged(process, *built(shapes, expression), tmp_path)[0].verdict == NOT_CONVERTED
+    verification, blockers = judged(process, *built(shapes, expression), tmp_path, supplies=True)
+    assert not blockers
+    assert verification.verdict == AGREES, verification
+
+
+@pytest.mark.parametrize(("shapes", "expression"), programs(WRONG))
+def test_what_is_wrong_is_mended(process: ConverterProcess, tmp_path: Path, shapes: str, expression: str) -> None:
+    assert judged(process, *built(shapes, expression), tmp_path)[0].verdict == DIFFERS
+    assert judged(process, *built(shapes, expression), tmp_path, supplies=True)[0].verdict == AGREES
