@@ -17,7 +17,7 @@ from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests, is_path_of_tests
 from modellint.source.roles.constructor_fallback_ranks import asked_rank, filled_rank, substitute
-from modellint.source.roles.dead_code import is_only_a_word
+from modellint.source.roles.dead_code.dynamic_lookup import is_only_a_word
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:

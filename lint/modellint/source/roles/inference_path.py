@@ -29,7 +29,9 @@ from modellint.source.roles.code_roles import (
 from modellint.source.roles.collectives import runs_with_collectives
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
-from modellint.source.roles.dead_code import Uses, asks_in_vain_before, cannot_be_run, fails_before, may_be_looked_up
+from modellint.source.roles.dead_code.always_raising_code import asks_in_vain_before, cannot_be_run, fails_before
+from modellint.source.roles.dead_code.dynamic_lookup import may_be_looked_up
+from modellint.source.roles.dead_code.unused_definitions import Uses
 from modellint.source.roles.files.forward_hooks import registers_no_hook
 from modellint.source.roles.files.run_records import is_record_of_a_run
 from modellint.source.roles.forward_call_sites import is_left_out, is_never_switched_on, is_only_trained
