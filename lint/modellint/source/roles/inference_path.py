@@ -35,42 +35,33 @@ from modellint.source.roles.dead_code.unused_definitions import Uses
 from modellint.source.roles.files.forward_hooks import registers_no_hook
 from modellint.source.roles.files.run_records import is_record_of_a_run
 from modellint.source.roles.forward_call_sites import is_left_out, is_never_switched_on, is_only_trained
+from modellint.source.roles.method_side_effects import (
+    attributes_changed,
+    attributes_remade,
+    binds_first,
+    keeps_nothing,
+    makes_by_itself,
+)
 from modellint.source.roles.model_evaluation_code import (
     compares_with_truth,
+    counts_up,
     gives_nothing_in_evaluation,
     is_only_compared,
     is_only_run,
 )
 from modellint.source.roles.parent_modules import is_called_where_it_is_built
-from modellint.source.roles.training_evidence import (
-    UnreadClass,
+from modellint.source.roles.training_code import (
     asks_for_answers,
-    attributes_changed,
-    attributes_remade,
-    binds_first,
     changes_data,
-    counts_up,
-    draws_by_itself,
     follows_gradients,
-    imports_a_runtime,
     infers_elsewhere,
     is_about_a_loss,
-    is_for_samples,
     is_for_training,
     is_loss_function,
     is_told_answers,
     is_training_script,
-    keeps_nothing,
-    knows_a_runtime,
-    leaves_by_chance,
-    makes_by_itself,
-    only_raises,
     optimizes_by_hand,
     runs_to_train,
-    serves,
-    takes_arrays,
-    takes_module,
-    takes_samples,
     trains,
     trains_as_script,
 )
@@ -84,7 +75,20 @@ from modellint.source.roles.training_parts import (
 )
 from modellint.source.roles.uncalled_forward import is_run_by_parts
 from modellint.source.roles.uncalled_methods import is_unnamed
+from modellint.source.roles.unexportable_code import (
+    draws_by_itself,
+    imports_a_runtime,
+    is_for_samples,
+    knows_a_runtime,
+    leaves_by_chance,
+    only_raises,
+    serves,
+    takes_arrays,
+    takes_module,
+    takes_samples,
+)
 from modellint.source.roles.unexported_branches import is_left_out_of_exports
+from modellint.source.roles.uninterpreted_class import UnreadClass
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
