@@ -396,7 +396,7 @@ class Code:
 
     def is_switched_off(self, node: ast.AST, function: ast.AST | None) -> bool:
         """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
-        from modellint.source.roles.constructor_flags import is_switched_off
+        from modellint.source.roles.constructor_flags.flag_conditions import is_switched_off
 
         places = (ref for ref in self.lineage if ref.file is self.file)
         owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
@@ -411,14 +411,14 @@ class Code:
 
     def keeps_defaults(self, names: Iterable[str]) -> bool:
         """Whether everyone in the project who builds the class leaves some arguments of its constructor as they are by default."""
-        from modellint.source.roles.constructor_flags import keeps_default
+        from modellint.source.roles.constructor_flags.flag_conditions import keeps_default
 
         ref = self.ref
         return all(ref is not None and keeps_default(self.project, ref, name) for name in names)
 
     def is_left_none(self, name: str) -> bool:
         """Whether everyone in the project who builds the class, and somebody does, gives None for an argument of its constructor."""
-        from modellint.source.roles.constructor_flags import is_left_none
+        from modellint.source.roles.constructor_flags.flag_conditions import is_left_none
 
         return self.ref is not None and is_left_none(self.project, self.ref, name)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests
-from modellint.source.roles.constructor_flags import conditions_at
 from modellint.source.roles.training_parts import is_training_hook
 from modellint.source.syntax.ast_walk import functions_in, of_kind, once, parents_in, walk
+from modellint.source.syntax.path_conditions import conditions_at
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

@@ -28,7 +28,7 @@ from modellint.source.roles.code_roles import (
 )
 from modellint.source.roles.collectives import runs_with_collectives
 from modellint.source.roles.constant_variables import is_ruled_out
-from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
+from modellint.source.roles.constructor_flags.flag_conditions import is_never_built, is_switched_off
 from modellint.source.roles.dead_code.always_raising_code import asks_in_vain_before, cannot_be_run, fails_before
 from modellint.source.roles.dead_code.dynamic_lookup import may_be_looked_up
 from modellint.source.roles.dead_code.unused_definitions import Uses
