@@ -144,7 +144,7 @@ class Code:
 
     def is_given_lists(self, name: str) -> bool:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
-        from modellint.source.roles.forward_call_sites import is_given_lists
+        from modellint.source.roles.forward_call_sites.call_arguments import is_given_lists
 
         forward = self._forward
         if self.ref is None or forward is None:
@@ -162,7 +162,7 @@ class Code:
 
     def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
         """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""
-        from modellint.source.roles.forward_call_sites import is_given_one_for
+        from modellint.source.roles.forward_call_sites.call_arguments import is_given_one_for
 
         forward = self._forward
         return (
@@ -346,7 +346,7 @@ class Code:
 
     def _is_given(self, name: str, value: bool) -> bool:
         """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
-        from modellint.source.roles.forward_call_sites import flag_given
+        from modellint.source.roles.forward_call_sites.call_arguments import flag_given
 
         forward = self._forward
         return (
@@ -457,7 +457,7 @@ class Code:
 
         Conversion drops it then. So it is where other modules alone build the class, and all that call it are known.
         """
-        from modellint.source.roles.forward_call_sites import is_discarded
+        from modellint.source.roles.forward_call_sites.unused_results import is_discarded
 
         ref = self.ref
         if ref is None or ref.file.members(ref.node).get("forward") is not function:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from modellint.source.roles.forward_call_sites import given_for
+from modellint.source.roles.forward_call_sites.call_arguments import given_for
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
 from modellint.source.syntax.path_conditions import conditions_at
 

@@ -34,7 +34,8 @@ from modellint.source.roles.dead_code.dynamic_lookup import may_be_looked_up
 from modellint.source.roles.dead_code.unused_definitions import Uses
 from modellint.source.roles.files.forward_hooks import registers_no_hook
 from modellint.source.roles.files.run_records import is_record_of_a_run
-from modellint.source.roles.forward_call_sites import is_left_out, is_never_switched_on, is_only_trained
+from modellint.source.roles.forward_call_sites.call_arguments import is_left_out, is_never_switched_on
+from modellint.source.roles.forward_call_sites.call_sites import is_only_trained
 from modellint.source.roles.method_side_effects import (
     attributes_changed,
     attributes_remade,
