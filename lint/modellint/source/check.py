@@ -233,7 +233,7 @@ def _read(
     reading.close()
     findings = of_code + of_class
     if any(finding.severity is not Severity.INFO or finding.fix is not None for finding in findings):
-        from modellint.source.roles.inference_path import weighed
+        from modellint.source.roles.inference_path.finding_severity import weighed
 
         return weighed(findings, file, ref, project, {rule.code: rule for rule in (*about_code, *about_class)})
     return findings
@@ -297,7 +297,7 @@ def _read_abroad(
         known[at] = finding._replace(fix=fix, help=f"{finding.help}; {says}" if finding.help else says)
     if not known:
         return []
-    from modellint.source.roles.inference_path import weighed
+    from modellint.source.roles.inference_path.finding_severity import weighed
 
     # What is off the path for other reasons is nothing that `forward` is known to run.
     return [
@@ -350,7 +350,7 @@ def _entry_findings(
         may_be_entered,
         module_that_enters,
     )
-    from modellint.source.roles.inference_path import weighed
+    from modellint.source.roles.inference_path.finding_severity import weighed
 
     functions = [function for function in asked if may_be_entered(function)]
     woken = {rule.code for function in functions for rule in asked[function]}

@@ -11,10 +11,11 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
-from modellint.source.roles.constructor_flags import conditions_at, flag_truth
-from modellint.source.roles.forward_call_sites import leaves_out
+from modellint.source.roles.constructor_flags.flag_conditions import flag_truth
+from modellint.source.roles.forward_call_sites.call_arguments import leaves_out
 from modellint.source.roles.unexported_branches import exported_flag
 from modellint.source.syntax.ast_walk import given_to, of_kind, once, parents_in
+from modellint.source.syntax.path_conditions import conditions_at
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Instance, Named, alternatives
 from modellint.source.project.symbols import ClassRef
-from modellint.source.roles.forward_call_sites import Place
+from modellint.source.roles.forward_call_sites.unused_results import Place
 from modellint.source.syntax.ast_walk import once, parents_in, walk
 
 if TYPE_CHECKING:

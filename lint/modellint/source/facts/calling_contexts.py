@@ -38,7 +38,7 @@ from modellint.source.facts.class_analysis import Reading
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, Imported, IndexedFile
 from modellint.source.roles.code_roles import stands_beside_models
-from modellint.source.roles.inference_path import is_off_path
+from modellint.source.roles.inference_path.reachability import is_off_path
 from modellint.source.syntax.ast_walk import functions_in, is_property, of_kind
 
 if TYPE_CHECKING:

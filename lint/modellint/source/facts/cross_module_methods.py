@@ -29,7 +29,7 @@ from modellint.source.facts.class_analysis import Reading
 from modellint.source.project.symbols import ClassRef
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.parent_modules import holders_of
-from modellint.source.roles.training_evidence import is_loss_function
+from modellint.source.roles.training_code import is_loss_function
 from modellint.source.roles.training_parts import is_training_hook
 from modellint.source.syntax.ast_walk import functions_in, reached_from
 

@@ -144,7 +144,7 @@ class Code:
 
     def is_given_lists(self, name: str) -> bool:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
-        from modellint.source.roles.forward_call_sites import is_given_lists
+        from modellint.source.roles.forward_call_sites.call_arguments import is_given_lists
 
         forward = self._forward
         if self.ref is None or forward is None:
@@ -162,7 +162,7 @@ class Code:
 
     def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
         """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""
-        from modellint.source.roles.forward_call_sites import is_given_one_for
+        from modellint.source.roles.forward_call_sites.call_arguments import is_given_one_for
 
         forward = self._forward
         return (
@@ -346,7 +346,7 @@ class Code:
 
     def _is_given(self, name: str, value: bool) -> bool:
         """Whether all that call the class's `forward` in the project give True, or False, for an argument."""
-        from modellint.source.roles.forward_call_sites import flag_given
+        from modellint.source.roles.forward_call_sites.call_arguments import flag_given
 
         forward = self._forward
         return (
@@ -396,7 +396,7 @@ class Code:
 
     def is_switched_off(self, node: ast.AST, function: ast.AST | None) -> bool:
         """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
-        from modellint.source.roles.constructor_flags import is_switched_off
+        from modellint.source.roles.constructor_flags.flag_conditions import is_switched_off
 
         places = (ref for ref in self.lineage if ref.file is self.file)
         owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
@@ -411,14 +411,14 @@ class Code:
 
     def keeps_defaults(self, names: Iterable[str]) -> bool:
         """Whether everyone in the project who builds the class leaves some arguments of its constructor as they are by default."""
-        from modellint.source.roles.constructor_flags import keeps_default
+        from modellint.source.roles.constructor_flags.flag_conditions import keeps_default
 
         ref = self.ref
         return all(ref is not None and keeps_default(self.project, ref, name) for name in names)
 
     def is_left_none(self, name: str) -> bool:
         """Whether everyone in the project who builds the class, and somebody does, gives None for an argument of its constructor."""
-        from modellint.source.roles.constructor_flags import is_left_none
+        from modellint.source.roles.constructor_flags.flag_conditions import is_left_none
 
         return self.ref is not None and is_left_none(self.project, self.ref, name)
 
@@ -457,7 +457,7 @@ class Code:
 
         Conversion drops it then. So it is where other modules alone build the class, and all that call it are known.
         """
-        from modellint.source.roles.forward_call_sites import is_discarded
+        from modellint.source.roles.forward_call_sites.unused_results import is_discarded
 
         ref = self.ref
         if ref is None or ref.file.members(ref.node).get("forward") is not function:

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from modellint.source.roles.constructor_flags import conditions_at
-from modellint.source.roles.forward_call_sites import given_for
+from modellint.source.roles.forward_call_sites.call_arguments import given_for
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
+from modellint.source.syntax.path_conditions import conditions_at
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project

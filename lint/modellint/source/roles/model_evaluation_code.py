@@ -1,4 +1,4 @@
-"""Comparisons: code that measures a prediction by the truth, or a model by another, or that only runs one, as its calls tell."""
+"""Evaluation code: code that measures a prediction by the truth, or a model by another, or that only runs one, as its calls tell."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, onc
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
     from modellint.source.project.mentions import Mention
+    from modellint.source.roles.uninterpreted_class import UnreadClass
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _PREDICTED = re.compile(r"pred(?:icted|ictions?|s)?_(\w+)")
@@ -56,6 +57,24 @@ def gives_nothing_in_evaluation(forward: _Function) -> bool:
 
 def _is_none(value: ast.expr | None) -> bool:
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def counts_up(cls: UnreadClass) -> bool:
+    """Whether a class is a metric: a buffer that `forward` adds to is set to zero by a method that is called `clear` or `reset`."""
+    methods = {method.node.name: method.node for method in reversed(cls.methods)}
+    forward = methods.get("forward")
+    cleared = {
+        call.func.value.attr
+        for name in ("clear", "reset")
+        for call in (of_kind(methods[name], ast.Call) if name in methods else ())
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("zero_", "fill_")
+        and isinstance(call.func.value, ast.Attribute)
+    }
+    return forward is not None and any(
+        isinstance(part.op, ast.Add) and isinstance(part.target, ast.Attribute) and part.target.attr in cleared
+        for part in of_kind(forward, ast.AugAssign)
+    )
 
 
 def is_only_compared(project: Project, mention: Mention, file: IndexedFile) -> bool:

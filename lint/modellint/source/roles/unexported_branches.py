@@ -13,9 +13,9 @@ from modellint.source.project.mentions import mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
 from modellint.source.roles.code_roles import is_in_tests
 from modellint.source.roles.constructor_fallback_ranks import filled_rank
-from modellint.source.roles.constructor_flags import conditions_at
-from modellint.source.roles.forward_call_sites import is_never_switched_on
+from modellint.source.roles.forward_call_sites.call_arguments import is_never_switched_on
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
+from modellint.source.syntax.path_conditions import conditions_at
 from modellint.source.syntax.rank_conditions import tensor_of_rank
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Path of inference: what the `forward` of an exported model reaches, and findings about what it does not."""
