@@ -22,7 +22,7 @@ class Net(nn.Module):
         z = torch.fmod(x, 2.0)
         return torch.add(y, z, alpha=2)
 """
-CUMPROD = "`torch.cumprod` does not convert: coreai-torch 0.4.3 has no converter for `aten.cumprod.default`"
+CUMPROD = "`torch.cumprod` does not convert: coreai-torch 0.4.3 has no converter for `aten.cumprod.default`; `modellint export` decomposes it"
 
 
 def found(folder: Path, destination: str, text: str = NET) -> list[tuple[int, str, str]]:
