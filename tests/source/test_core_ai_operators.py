@@ -22,7 +22,7 @@ class Net(nn.Module):
         z = torch.fmod(x, 2.0)
         return torch.add(y, z, alpha=2)
 """
-CUMPROD = "`torch.cumprod` does not convert: coreai-torch 0.4.3 has no converter for `aten.cumprod.default`; `modellint export` decomposes it"
+CUMPROD = "`torch.cumprod` does not convert: coreai-torch 0.4.3 has no converter for `aten.cumprod.default`; "
 
 
 def found(folder: Path, destination: str, text: str = NET) -> list[tuple[int, str, str]]:
@@ -40,7 +40,9 @@ def rows(folder: Path, destination: str) -> list[tuple[int, str]]:
 def test_each_destination_has_its_own(tmp_path: Path) -> None:
     assert rows(tmp_path, "coreml") == [(8, "OPS001"), (9, "OPS007")]
     assert rows(tmp_path, "coreai") == [(7, "OPS001"), (9, "OPS007")]
-    assert (7, "OPS001", CUMPROD) in found(tmp_path, "coreai")
+    assert any(
+        (row, code) == (7, "OPS001") and message.startswith(CUMPROD) for row, code, message in found(tmp_path, "coreai")
+    )
 
 
 def test_both_say_what_holds_for_both_once(tmp_path: Path) -> None:
