@@ -33,8 +33,8 @@ def found(folder: Path, destination: str, text: str = NET) -> list[tuple[int, st
     return [(one["location"]["row"], one["code"], one["message"]) for one in json.loads(done.stdout)]
 
 
-def rows(folder: Path, destination: str) -> list[tuple[int, str]]:
-    return [(row, code) for row, code, _ in found(folder, destination)]
+def rows(folder: Path, destination: str, text: str = NET) -> list[tuple[int, str]]:
+    return [(row, code) for row, code, _ in found(folder, destination, text)]
 
 
 def test_each_destination_has_its_own(tmp_path: Path) -> None:
@@ -55,6 +55,17 @@ def test_one_line_may_lack_a_converter_for_each(tmp_path: Path) -> None:
         "coreai-torch",
         "coremltools",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "is_found"), [("1", False), ("(1, 1, 1)", False), ("n", False), ("2", True), ("(1, 2, 1)", True)]
+)
+def test_an_average_that_leaves_one_element_is_a_mean(tmp_path: Path, size: str, is_found: bool) -> None:
+    init = (
+        f"def __init__(self, n):\n        super().__init__()\n        self.pool = nn.AdaptiveAvgPool3d({size})\n\n    "
+    )
+    text = NET.replace("def forward", init + "def forward").replace("torch.cumprod(x, 1)", "self.pool(x)")
+    assert ((11, "OPS001") in rows(tmp_path, "coreai", text)) == is_found
 
 
 def test_the_cache_tells_destinations_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
