@@ -178,7 +178,11 @@ class _Supply:
 
     def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:
         def decomposed(*args: Any, **kwargs: Any) -> Any:
-            result = each.function(*args, **kwargs)
+            try:
+                result = each.function(*args, **kwargs)
+            except Exception:
+                # Of sizes that vary, for one: what cannot be decomposed is left to the converter, and to the comparison.
+                result = NotImplemented
             if result is NotImplemented:
                 return result if otherwise is None else otherwise(*args, **kwargs)
             name = f"{operator.namespace}::{str(operator).split('.')[1]}"

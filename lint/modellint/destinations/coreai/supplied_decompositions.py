@@ -17,6 +17,7 @@ from torch import Tensor
 BIT_EQUAL = "bit-equal"
 ROUNDS = "rounds otherwise"
 TORCHS = "PyTorch's decomposition"
+TIES = "ties may come in another order"
 _LARGEST = 1 << 24
 """How many numbers a table of which element goes where may have."""
 aten = torch.ops.aten
@@ -85,10 +86,8 @@ def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any
 
 
 def _bitwise_not(x: Tensor) -> Any:
-    """The complement of integers, which the converter computes in float32."""
-    if x.dtype is torch.bool:
-        return NotImplemented
-    return 255 - x if x.dtype is torch.uint8 else -x - 1
+    """The complement of signed integers, which the converter computes in float32."""
+    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else -x - 1
 
 
 def _avg_pool(
@@ -126,13 +125,17 @@ def _given(divisor: int | None) -> tuple[int, ...]:
     return () if divisor is None else (divisor,)
 
 
-def _nearest(x: Tensor, output_size: Sequence[int] | None, *scales: Any) -> Tensor:
+def _nearest(x: Tensor, output_size: Sequence[int] | None, *scales: Any) -> Any:
     """Resizing by the nearest element: the interpreter takes another one where the ratio is no whole number."""
     factors = [*(scales[0] if scales and isinstance(scales[0], (list, tuple)) else scales), *[None] * x.dim()]
+    lengths = x.shape[2:]
+    sizes = list(output_size or (int(size * (factor or 1)) for size, factor in zip(lengths, factors, strict=False)))
+    if all(isinstance(size, int) for size in (*lengths, *sizes)) and all(
+        not (wanted % length and length % wanted) for wanted, length in zip(sizes, lengths, strict=True)
+    ):
+        return NotImplemented
     for axis in range(2, x.dim()):
-        factor = factors[axis - 2]
-        length = x.shape[axis]
-        wanted = output_size[axis - 2] if output_size else int(length * (factor or 1))
+        factor, length, wanted = factors[axis - 2], x.shape[axis], sizes[axis - 2]
         ratio = 1 / factor if factor else length / wanted
         places = torch.floor(torch.arange(wanted, dtype=torch.float32) * ratio).clamp(max=length - 1)
         x = x.index_select(axis, places.to(torch.int64))
@@ -419,7 +422,7 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
 
 
 def _extreme(operator: Function, x: Tensor, y: Tensor) -> Tensor:
-    """The larger or smaller of two numbers, and the number where one is none."""
+    """The larger or smaller of two numbers; where one of them is NaN, the other."""
     return torch.where(x != x, y, torch.where(y != y, x, operator(x, y)))
 
 
@@ -445,14 +448,15 @@ def _trilinear(
     return (first * second * third).sum(list(sumdim))
 
 
+def _ranked(x: Tensor, at: int, dim: int, keepdim: bool) -> Any:
+    """The element at a place of what is sorted, and where it stood."""
+    parts = [part.narrow(dim, at, 1) for part in torch.topk(x, x.shape[dim], dim, False, True)]
+    return tuple(parts if keepdim else (part.squeeze(dim) for part in parts))
+
+
 def _median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The middle one of what is sorted, of two the smaller."""
-    if not x.dim():
-        return NotImplemented
-    values, places = torch.topk(x, x.shape[dim], dim, False, True)
-    middle = (x.shape[dim] - 1) // 2
-    parts = values.narrow(dim, middle, 1), places.narrow(dim, middle, 1)
-    return parts if keepdim else (parts[0].squeeze(dim), parts[1].squeeze(dim))
+    return _ranked(x, (x.shape[dim] - 1) // 2, dim, keepdim) if x.dim() else NotImplemented
 
 
 def _median_of_all(x: Tensor) -> Any:
@@ -460,11 +464,7 @@ def _median_of_all(x: Tensor) -> Any:
 
 
 def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    if not x.dim():
-        return NotImplemented
-    values, places = torch.topk(x, x.shape[dim], dim, False, True)
-    parts = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
-    return parts if keepdim else (parts[0].squeeze(dim), parts[1].squeeze(dim))
+    return _ranked(x, k - 1, dim, keepdim) if x.dim() else NotImplemented
 
 
 def _same(x: Tensor, *sizes: Any) -> Tensor:
@@ -539,33 +539,17 @@ _MENDS: dict[Any, Decomposition] = {
         for rank in (2, 3)
     },
 }
-_FLOAT_FUNCTIONS = (
-    *(
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "cos",
-        "cosh",
-        "erf",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log10",
-        "log1p",
-    ),
-    *("log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
-)
+_FLOAT_FUNCTIONS = [
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "exp2", "expm1"),
+    *("log", "log10", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
+]
 _SUPPLIED: dict[Any, Decomposition] = {
     aten.argmin.default: Decomposition(_argmin, BIT_EQUAL),
-    aten.sort.default: Decomposition(_sort, "ties may come in another order"),
-    aten.sort.stable: Decomposition(_sort_stable, "ties may come in another order"),
+    aten.sort.default: Decomposition(_sort, TIES),
+    aten.sort.stable: Decomposition(_sort_stable, TIES),
     aten.median.default: Decomposition(_median_of_all, "unless there is NaN"),
-    aten.median.dim: Decomposition(_median, "ties may come in another order"),
-    aten.kthvalue.default: Decomposition(_kthvalue, "ties may come in another order"),
+    aten.median.dim: Decomposition(_median, "unless there is NaN, and ties may come in another order"),
+    aten.kthvalue.default: Decomposition(_kthvalue, TIES),
     aten.isnan.default: Decomposition(_isnan, BIT_EQUAL),
     aten.remainder.Scalar: Decomposition(_remainder, BIT_EQUAL),
     aten.elu.default: Decomposition(_elu, ROUNDS),
@@ -582,7 +566,7 @@ _SUPPLIED: dict[Any, Decomposition] = {
     aten.view_copy.default: Decomposition(_same, BIT_EQUAL),
     aten.permute_copy.default: Decomposition(torch.permute, BIT_EQUAL),
     aten.narrow_copy.default: Decomposition(torch.narrow, BIT_EQUAL),
-    aten.argsort.default: Decomposition(_argsort, "ties may come in another order"),
+    aten.argsort.default: Decomposition(_argsort, TIES),
     aten.diagonal.default: Decomposition(_diagonal, BIT_EQUAL),
     aten.diagonal_copy.default: Decomposition(_diagonal, BIT_EQUAL),
     aten.unfold.default: Decomposition(_unfold, BIT_EQUAL),
