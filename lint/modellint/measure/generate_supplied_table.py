@@ -10,7 +10,8 @@ from importlib import resources
 from pathlib import Path
 
 from modellint.data.supplied_converters import FILE
-from modellint.destinations.coreml.supplied_converters.registration import BIT_EQUAL, table
+from modellint.destinations.coreml.supplied_converters.registration import table
+from modellint.destinations.decompositions.table import BIT_EQUAL
 
 
 def declared() -> dict[str, str]:

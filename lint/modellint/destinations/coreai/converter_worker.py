@@ -164,7 +164,7 @@ class _Supply:
         """A table of decompositions with these in it."""
         if not self._wanted:
             return table
-        from modellint.destinations.coreai.supplied_decompositions import mends
+        from modellint.destinations.coreai.corrections import mends
 
         self._used.clear()
         ours = {
@@ -177,12 +177,18 @@ class _Supply:
         return table
 
     def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:
+        inside = False
+
         def decomposed(*args: Any, **kwargs: Any) -> Any:
-            try:
-                result = each.function(*args, **kwargs)
-            except Exception:
+            nonlocal inside
+            result = NotImplemented
+            # A use of the operator in its own decomposition is one that the converter takes.
+            if not inside:
+                inside = True
                 # Of sizes that vary, for one: what cannot be decomposed is left to the converter, and to the comparison.
-                result = NotImplemented
+                with contextlib.suppress(Exception):
+                    result = each.function(*args, **kwargs)
+                inside = False
             if result is NotImplemented:
                 return result if otherwise is None else otherwise(*args, **kwargs)
             name = f"{operator.namespace}::{str(operator).split('.')[1]}"

@@ -12,15 +12,6 @@ import torch
 
 from modellint.destinations.coreml.private import operator_tables
 
-Tensor = Any
-"""The annotation of a parameter that is a tensor: it gets a variable, also of a number."""
-Number = Any
-"""The annotation of a parameter that is a number, known before a run."""
-Dtype = Any
-"""The annotation of a parameter that is one of PyTorch's types of elements."""
-Operand = Any
-"""The annotation of a parameter that is a tensor or a number: a variable, or Python's own number where it is known and has no axes."""
-
 
 class Call(NamedTuple):
     """A node to be converted."""

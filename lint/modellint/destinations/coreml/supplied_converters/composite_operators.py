@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modellint.destinations.coreml.supplied_converters.registration import BIT_EQUAL, takes_over, within
+from modellint.destinations.coreml.supplied_converters.registration import takes_over
+from modellint.destinations.decompositions.table import BIT_EQUAL, within
 
 takes_over(
     BIT_EQUAL,
@@ -31,3 +32,4 @@ takes_over(within(64), "linalg_matrix_power matrix_power")
 
 takes_over(within(1), "true_divide", rescue=True)
 takes_over(within(8), "einsum linalg_matrix_norm pixel_unshuffle", rescue=True)
+takes_over(within(64), "linalg_norm", rescue=True)

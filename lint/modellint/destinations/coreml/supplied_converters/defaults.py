@@ -9,7 +9,8 @@ import torch
 
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.supplied_converters.arguments import Call
-from modellint.destinations.coreml.supplied_converters.registration import BIT_EQUAL, TABLE, Converter, within
+from modellint.destinations.coreml.supplied_converters.registration import TABLE, Converter
+from modellint.destinations.decompositions.table import BIT_EQUAL, within
 
 
 def _filled(overload: Any) -> Callable[[Call], Any]:

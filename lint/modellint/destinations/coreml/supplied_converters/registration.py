@@ -18,20 +18,15 @@ from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.destinations.coreml.private.reduce_mean_fusion import exact_means
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
+from modellint.destinations.decompositions.table import BIT_EQUAL, decompositions
 
 if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.own_coverage import Unless
     from modellint.settings import Destination
 
 Kind = Literal["supplied", "mended"]
 Form = Literal["torch", "mil", "call"]
 Make = Callable[..., Any]
-Unless = Callable[[dict[str, Any]], bool]
-BIT_EQUAL = "bit-equal"
-
-
-def within(ulps: int) -> str:
-    """Exactness class: the converter's results are off by at most so many units in the last place of float32."""
-    return f"≤ {ulps} ulps"
 
 
 class Used(NamedTuple):
@@ -98,16 +93,6 @@ def builds(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callab
     return _adds(operator, overloads, exactness, "mil")
 
 
-def expresses(
-    operator: str, *overloads: str, exactness: str = BIT_EQUAL, unless: Unless | None = None
-) -> Callable[[Make], Make]:
-    """Supply a converter by a function of PyTorch that computes the same with operators that have one.
-
-    ``unless`` tells of the arguments, by name and with variables for tensors, whether they are left to coremltools.
-    """
-    return _adds(operator, overloads, exactness, "torch", unless)
-
-
 def adapts(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
     """Supply a converter that hands a node on to one of coremltools' own, changed."""
     return _adds(operator, overloads, exactness, "call")
@@ -136,14 +121,12 @@ def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
                     TABLE.setdefault(name, []).append(converter)
 
 
-def _adds(
-    operator: str, overloads: Sequence[str], exactness: str, form: Form, unless: Unless | None = None
-) -> Callable[[Make], Make]:
+def _adds(operator: str, overloads: Sequence[str], exactness: str, form: Form) -> Callable[[Make], Make]:
     names = dict.fromkeys((operator, *(operator + name if name[:1] == "." else name for name in overloads)))
 
     def add(make: Make) -> Make:
         named = operator if "::" in operator else f"aten::{operator}"
-        converter = Converter(named, tuple(names), exactness, make, form, unless=unless)
+        converter = Converter(named, tuple(names), exactness, make, form)
         for name in names:
             TABLE.setdefault(name, []).append(converter)
         return make
@@ -154,10 +137,18 @@ def _adds(
 @cache
 def table() -> dict[str, list[Converter]]:
     """All supplied converters, by name."""
+    from modellint.destinations.coreml.supplied_converters.own_coverage import own
+
+    for operator, names, function, exactness in decompositions():
+        for name in names:
+            converter = Converter(operator, names, exactness, function, "torch", unless=own(function))
+            TABLE.setdefault(name, []).append(converter)
     package = importlib.import_module(__name__.rpartition(".")[0])
     modules = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     # What is written for one operator comes before what is made for many.
-    for name in sorted(modules, key=lambda name: (name.rpartition(".")[2] in ("defaults", "composites"), name)):
+    for name in sorted(
+        modules, key=lambda name: (name.rpartition(".")[2] in ("defaults", "composite_operators"), name)
+    ):
         importlib.import_module(name)
     return TABLE
 

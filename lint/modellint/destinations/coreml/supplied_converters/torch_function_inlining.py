@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.coreml.private import operator_tables
-from modellint.destinations.coreml.supplied_converters.decompositions import decompositions
+from modellint.destinations.coreml.supplied_converters.core_aten_decompositions import decompositions
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Call

@@ -13,10 +13,10 @@ import torch
 
 from modellint.destinations.coreml.private.operator_tables import Var, cast_to, is_boolean, mb
 from modellint.destinations.coreml.supplied_converters.arguments import Unfit
-from modellint.destinations.coreml.supplied_converters.registration import builds, expresses
+from modellint.destinations.coreml.supplied_converters.registration import builds
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Operand, Tensor
+    from modellint.destinations.decompositions.table import Operand
 
 _HALF = 2**16
 _POWERS = np.array([2**at for at in range(16)], np.int32)
@@ -116,27 +116,3 @@ def bitwise_right_shift(x: Operand, other: Operand) -> Any:
     """Arithmetic right shift, by up to 31 places."""
     first, second = _factors(_integer(other))
     return mb.floor_div(x=mb.floor_div(x=_integer(x), y=first), y=second)
-
-
-@expresses("any")
-def any_of_all(x: Tensor) -> Any:
-    """Whether any element is not zero; coremltools casts floats to integers first, which lose their fractions."""
-    return any_of_axes(x.reshape(-1), [0])
-
-
-@expresses("any", ".dim", ".dims")
-def any_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
-    """Whether any element along axes is not zero."""
-    return torch.amax((x != 0).float(), dim, keepdim) > 0
-
-
-@expresses("all")
-def all_of_all(x: Tensor) -> Any:
-    """Whether no element is zero."""
-    return all_of_axes(x.reshape(-1), [0])
-
-
-@expresses("all", ".dim", ".dims")
-def all_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
-    """Whether no element along axes is zero."""
-    return torch.amin((x != 0).float(), dim, keepdim) > 0

@@ -14,13 +14,13 @@ from modellint.destinations.coreml.private.operator_tables import (
     is_integral,
     is_symbolic,
     mb,
-    torch_type,
 )
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
-from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
+from modellint.destinations.coreml.supplied_converters.registration import adapts, builds
+from modellint.destinations.decompositions.table import within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Operand, Tensor
+    from modellint.destinations.decompositions.table import Operand, Tensor
 
 _MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 _NEUTRAL = {"sum": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
@@ -170,146 +170,6 @@ def _in_order(call: Call, name: str, outputs: int) -> Any:
     return results[0] if outputs == 1 else tuple(results)
 
 
-@expresses("diagonal")
-def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """Diagonal of two axes, along a new last one."""
-    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
-    rest = [axis for axis in range(x.dim()) if axis not in (dim1, dim2)]
-    high, wide = int(x.shape[dim1]), int(x.shape[dim2])
-    down, right = max(0, -offset), max(0, offset)
-    count = max(0, min(high - down, wide - right))
-    places = [(at + down) * wide + at + right for at in range(count)]
-    flat = x.permute([*rest, dim1, dim2]).reshape(*(x.shape[axis] for axis in rest), high * wide)
-    return torch.index_select(flat, len(rest), torch.tensor(places, dtype=torch.int64))
-
-
-@expresses("diag")
-def diag(x: Tensor, diagonal: int = 0) -> Any:
-    """Diagonal of a matrix, or a matrix with that diagonal."""
-    return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
-
-
-def _is_alike(arguments: dict[str, Any]) -> bool:
-    """Whether the dtype that is asked for is that of the tensor."""
-    return arguments["dtype"] is None or arguments["dtype"] == torch_type(arguments["x"])
-
-
-@expresses("narrow", unless=lambda arguments: arguments["start"] >= 0)
-def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
-    """Slice of an axis; a negative start counts from the end."""
-    start %= int(x.shape[dim])
-    return torch.ops.aten.slice(x, dim, start, start + length)
-
-
-@expresses("narrow_copy")
-def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Any:
-    """Slice of an axis, copied."""
-    start %= int(x.shape[dim]) or 1
-    return torch.ops.aten.slice(x, dim, start, start + length)
-
-
-@expresses("zeros_like", unless=_is_alike)
-def zeros_like(
-    x: Tensor,
-    dtype: Dtype | None = None,
-    layout: object = None,
-    device: object = None,
-    pin_memory: object = None,
-    memory_format: object = None,
-) -> Any:
-    """Zeros of another dtype."""
-    return torch.zeros(x.shape, dtype=dtype)
-
-
-@expresses("ones_like", unless=_is_alike)
-def ones_like(
-    x: Tensor,
-    dtype: Dtype | None = None,
-    layout: object = None,
-    device: object = None,
-    pin_memory: object = None,
-    memory_format: object = None,
-) -> Any:
-    """Ones of another dtype."""
-    return torch.ones(x.shape, dtype=dtype)
-
-
-@expresses("full_like", unless=_is_alike)
-def full_like(
-    x: Tensor,
-    fill_value: Operand,
-    dtype: Dtype | None = None,
-    layout: object = None,
-    device: object = None,
-    pin_memory: object = None,
-    memory_format: object = None,
-) -> Any:
-    """Constant tensor of another dtype."""
-    return torch.full(x.shape, fill_value, dtype=dtype)
-
-
-@expresses("empty_permuted")
-def empty_permuted(
-    size: list[int],
-    physical_layout: list[int],
-    dtype: Dtype | None = None,
-    layout: object = None,
-    device: object = None,
-    pin_memory: object = None,
-) -> Any:
-    """Tensor that is to be written to: zeros, in whatever order they lie in memory."""
-    return torch.zeros(size, dtype=dtype)
-
-
-def _is_known(arguments: dict[str, Any]) -> bool:
-    """Whether the value is a number before a run, of the tensor's own type."""
-    value = arguments["value"]
-    known = getattr(value, "val", value)
-    return known is not None and operator_tables.torch_type(arguments["x"]).is_floating_point
-
-
-@expresses("fill", ".tensor", unless=_is_known)
-def fill(x: Tensor, value: Tensor) -> Any:
-    """A tensor full of an element of another tensor, which coremltools takes for 0, or of a number in the tensor's own type."""
-    return value.to(x.dtype).reshape([1] * x.dim()).expand(x.shape) + 0
-
-
-@expresses("tril_indices")
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    dtype: object = None,
-    layout: object = None,
-    device: object = None,
-    pin_memory: object = None,
-) -> Any:
-    """Indices of the lower triangle of a matrix."""
-    places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
-    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
-
-
-@expresses("put", exactness=within(1))
-def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
-    """Elements put at indices into the flattened tensor."""
-    flat, places = x.reshape(-1), index.reshape(-1)
-    method = torch.scatter_add if accumulate else torch.scatter
-    return method(flat, 0, torch.remainder(places, x.numel()), source.reshape(-1)).reshape(x.shape)
-
-
-@expresses("diagonal_scatter")
-def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """Matrix with another diagonal."""
-    if x.dim() != 2 or dim1 % 2 or not dim2 % 2:
-        raise NotImplementedError("of more than two axes")
-    high, wide = x.shape
-    kept = torch.tensor([[right - down != offset for right in range(wide)] for down in range(high)])
-    places = torch.tensor(
-        [[max(0, min(src.shape[0] - 1, down + min(0, offset))) for _ in range(wide)] for down in range(high)]
-    )
-    return torch.where(kept, x, torch.index_select(src, 0, places.reshape(-1)).reshape(high, wide))
-
-
 @builds("flip")
 def flip(x: Tensor, dims: list[int]) -> Any:
     """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own. A scalar stays as it is."""
@@ -318,41 +178,6 @@ def flip(x: Tensor, dims: list[int]) -> Any:
     if x.val is None:
         return NotImplemented
     return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
-
-
-@expresses("bucketize", ".tensor")
-def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
-    """Index of the bucket of each element; NaN lies behind all boundaries."""
-    values = x.unsqueeze(-1)
-    behind = boundaries > values if right else boundaries >= values
-    return torch.logical_not(behind).long().sum(-1)
-
-
-@expresses("searchsorted", ".tensor", unless=lambda arguments: len(arguments["boundaries"].shape) != 1)
-def searchsorted(
-    boundaries: Tensor,
-    x: Tensor,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Any:
-    """Insertion index of each element in a sorted sequence."""
-    if sorter is not None:
-        raise NotImplementedError("a sequence that is not sorted")
-    return bucketize(x, boundaries, out_int32, right or side == "right")
-
-
-@expresses("index_fill", ".int_scalar", ".int_tensor")
-def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
-    """Fill with a number at indices along an axis."""
-    size = int(x.shape[dim])
-    hit = (torch.arange(size).unsqueeze(-1) == torch.remainder(index, size).reshape(1, -1)).long().sum(-1) > 0
-    shape = [1] * x.dim()
-    shape[dim] = size
-    return torch.where(
-        hit.reshape(shape), torch.full_like(x, value) if not isinstance(value, torch.Tensor) else value, x
-    )
 
 
 @adapts("topk")

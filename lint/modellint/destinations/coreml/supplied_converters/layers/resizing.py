@@ -14,10 +14,11 @@ import torch
 
 from modellint.destinations.coreml.private.operator_tables import is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.arguments import Unfit
-from modellint.destinations.coreml.supplied_converters.registration import builds, within
+from modellint.destinations.coreml.supplied_converters.registration import builds
+from modellint.destinations.decompositions.table import within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 
 def _matrix(resize: Callable[..., Any], size: int, out: int, scale: float | None, rank: int, align: bool | None) -> Any:

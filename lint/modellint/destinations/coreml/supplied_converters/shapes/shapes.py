@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_symbolic, mb, torch_type
+from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
-from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses
+from modellint.destinations.coreml.supplied_converters.registration import adapts, builds
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Operand, Tensor
+    from modellint.destinations.decompositions.table import Dtype, Tensor
 
 
 @builds("alias")
@@ -90,56 +88,3 @@ def new_ones(
 ) -> Any:
     """Tensor of ones."""
     return full(size, 1, dtype, x)
-
-
-@expresses("unfold")
-def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
-    """Sliding windows along an axis, with their elements along a new last one."""
-    if x.dim() == 0:
-        return x.reshape(1)
-    dimension %= x.dim()
-    count = (x.shape[dimension] - size) // step + 1
-    places = torch.tensor([[window * step + at for at in range(size)] for window in range(count)])
-    taken = torch.index_select(x, dimension, places.reshape(-1))
-    taken = taken.reshape(*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
-    return taken.movedim(dimension + 1, -1)
-
-
-def _are_alike(arguments: dict[str, Any]) -> bool:
-    x, other = arguments["x"], arguments["other"]
-    return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
-
-
-@expresses("where", ".scalarother", ".scalarself", ".scalar", ".self", unless=_are_alike)
-def where(condition: Tensor, x: Operand, other: Operand) -> Any:
-    """Selection by a condition; either side may be a number."""
-    if isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor):
-        wanted = torch.result_type(x, other)
-        return torch.where(condition, x.to(wanted), other.to(wanted))
-    wanted = torch.result_type(*(side if isinstance(side, torch.Tensor) else torch.tensor(side) for side in (x, other)))
-    if isinstance(x, torch.Tensor) or isinstance(other, torch.Tensor):
-        wanted = torch.result_type(x, other)
-    # A tensor without axes would be taken for a number again.
-    ones = [1] * max(1, condition.dim())
-    x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full(ones, x, dtype=wanted)
-    other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full(ones, other, dtype=wanted)
-    if list(x.shape) == list(other.shape) == ones != list(condition.shape) and wanted != torch.bool:
-        # A choice between two numbers has no size of its own to coremltools where that of the condition is flexible.
-        x = x - condition.to(wanted) * 0
-    chosen = torch.where(condition, x, other)
-    shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
-    shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
-    return chosen if chosen.shape == shape else chosen.reshape(shape)
-
-
-@expresses("native_channel_shuffle")
-def native_channel_shuffle(x: Tensor, groups: int) -> Any:
-    """Channel shuffle."""
-    parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
-    return parts.transpose(1, 2).reshape(x.shape)
-
-
-@expresses("mt")
-def matrix_transposed(x: Tensor) -> Any:
-    """Transposition of the last two axes."""
-    return x.transpose(-2, -1)

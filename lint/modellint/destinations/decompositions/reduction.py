@@ -1,4 +1,4 @@
-"""Reductions over axes: variance, extremes, products, medians, histograms."""
+"""Reductions over axes: variance, extremes, products, medians, histograms, truth values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Number, Tensor
+    from modellint.destinations.decompositions.table import Dtype, Number, Tensor
 
 
 def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> tuple[Any, Any]:
@@ -52,36 +52,40 @@ def _of_axes(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 for _operator, (_statistic, _others) in _STATISTICS.items():
-    expresses(_operator, exactness=within(16))(_of_all(_statistic))
-    expresses(_operator, ".dim", ".correction", *_others, exactness=within(16))(_of_axes(_statistic))
+    decomposes(_operator, exactness=within(16))(_of_all(_statistic))
+    decomposes(_operator, ".dim", ".correction", *_others, exactness=within(16))(_of_axes(_statistic))
 
 
 def _index_of(find: Callable[[Any, int], Any]) -> Callable[..., Any]:
     def index_of(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         """Index of the maximum or minimum among all elements."""
+        if dim is not None:
+            return NotImplemented
         index = find(x.reshape(-1), 0)
         return index.reshape([1] * x.dim()) if keepdim else index
 
     return index_of
 
 
-for _find in (torch.argmax, torch.argmin):
-    expresses(_find.__name__, unless=lambda arguments: arguments["dim"] is not None)(_index_of(_find))
+INDEX_OF = tuple(decomposes(find.__name__)(_index_of(find)) for find in (torch.argmax, torch.argmin))
+"""Indices among all elements."""
 
 
-@expresses("prod", exactness=within(16))
+@decomposes("prod", exactness=within(16))
 def prod(x: Tensor, dtype: Dtype | None = None) -> Any:
     """Product of all elements."""
-    return _product(x.reshape(-1), 0, False)
+    return _product(x.reshape(-1), 0, False, dtype)
 
 
-@expresses("prod", ".dim_int", exactness=within(16))
+@decomposes("prod", ".dim_int", exactness=within(16))
 def prod_of_axis(x: Tensor, dim: int, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
     """Product over an axis."""
-    return _product(x, dim, keepdim)
+    return _product(x, dim, keepdim, dtype)
 
 
-def _product(x: Any, dim: int, keepdim: bool) -> Any:
+def _product(x: Any, dim: int, keepdim: bool, dtype: Any) -> Any:
+    if dtype is not None:
+        x = x.to(dtype)
     if x.dtype == torch.bool:
         x = x.long()
     products = x.cumprod(dim)
@@ -89,13 +93,13 @@ def _product(x: Any, dim: int, keepdim: bool) -> Any:
     return last.unsqueeze(dim) if keepdim else last
 
 
-@expresses("cummax")
+@decomposes("cummax")
 def cummax(x: Tensor, dim: int) -> Any:
     """Cumulative maximum, with its last index."""
     return _cumulative(x, dim, torch.ge)
 
 
-@expresses("cummin")
+@decomposes("cummin")
 def cummin(x: Tensor, dim: int) -> Any:
     """Cumulative minimum, with its last index."""
     return _cumulative(x, dim, torch.le)
@@ -119,7 +123,7 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
     return torch.cat(values, dim), torch.cat(places, dim)
 
 
-@expresses("logsumexp", exactness=within(8))
+@decomposes("logsumexp", exactness=within(8))
 def logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
     """Log-sum-exp, from the largest element: devices sum the exponentials as they are (coremltools #2726)."""
     top = torch.amax(x.float(), dim, keepdim=True)
@@ -128,7 +132,7 @@ def logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
     return total if keepdim else total.squeeze(dim)
 
 
-@expresses("logcumsumexp", exactness=within(16))
+@decomposes("logcumsumexp", exactness=within(16))
 def logcumsumexp(x: Tensor, dim: int) -> Any:
     """Cumulative log-sum-exp, each from its own maximum."""
     size = x.shape[dim]
@@ -136,7 +140,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
     return torch.stack(sums, dim)
 
 
-@expresses("kthvalue")
+@decomposes("kthvalue")
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """k-th smallest element along an axis, and its index."""
     values, places = torch.sort(x, dim)
@@ -144,7 +148,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return tuple(result.unsqueeze(dim) for result in results) if keepdim else results
 
 
-@expresses("median", ".dim")
+@decomposes("median", ".dim")
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     """Median along an axis, the lower of two, and its index; NaN wherever there is one."""
     value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
@@ -156,13 +160,13 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
-@expresses("median")
+@decomposes("median")
 def median_of_all(x: Tensor) -> Any:
     """Median of all elements, the lower of two."""
     return median(x.reshape(-1), 0)[0]
 
 
-@expresses("nanmean", exactness=within(8))
+@decomposes("nanmean", exactness=within(8))
 def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
     """Mean without NaN."""
     dims = dim or list(range(x.dim()))
@@ -171,7 +175,7 @@ def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtyp
     return torch.where(missing, torch.zeros_like(x), x).sum(dims, keepdim=keepdim) / count
 
 
-@expresses("histc")
+@decomposes("histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """Histogram counts, in equal bins between given limits."""
     flat = x.reshape(-1)
@@ -184,7 +188,31 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  #
     return hits.to(x.dtype).sum(0)
 
 
-@expresses("cumsum", unless=lambda arguments: arguments["dim"] >= -1)
+@decomposes("cumsum")
 def cumsum(x: Tensor, dim: int, dtype: Dtype | None = None) -> Any:
     """Sum of all elements so far, along an axis that is counted from the end: coremltools takes the last alone."""
-    return torch.cumsum(x, dim + x.dim(), dtype=dtype)
+    return torch.cumsum(x, dim % x.dim(), dtype=dtype)
+
+
+@decomposes("any")
+def any_of_all(x: Tensor) -> Any:
+    """Whether any element is not zero; coremltools casts floats to integers first, which lose their fractions."""
+    return any_of_axes(x.reshape(-1), [0])
+
+
+@decomposes("any", ".dim", ".dims")
+def any_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """Whether any element along axes is not zero."""
+    return torch.amax((x != 0).float(), dim, keepdim) > 0
+
+
+@decomposes("all")
+def all_of_all(x: Tensor) -> Any:
+    """Whether no element is zero."""
+    return all_of_axes(x.reshape(-1), [0])
+
+
+@decomposes("all", ".dim", ".dims")
+def all_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """Whether no element along axes is zero."""
+    return torch.amin((x != 0).float(), dim, keepdim) > 0

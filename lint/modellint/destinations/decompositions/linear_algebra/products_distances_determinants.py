@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Number, Tensor
+    from modellint.destinations.decompositions.table import Dtype, Number, Tensor
 
 
-@expresses("addmv", exactness=within(16))
+@decomposes("addmv", exactness=within(16))
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, beta: Number = 1, alpha: Number = 1) -> Any:
     """Matrix-vector product, added to a vector."""
     return _plus(x, torch.mm(mat, vec.unsqueeze(-1)).squeeze(-1), beta, alpha)
 
 
-@expresses("addbmm", exactness=within(16))
+@decomposes("addbmm", exactness=within(16))
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, beta: Number = 1, alpha: Number = 1) -> Any:
     """Sum of a batch of matrix products, added to a matrix."""
     return _plus(x, torch.bmm(batch1, batch2).sum(0), beta, alpha)
@@ -34,17 +34,13 @@ def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return (x if beta == 1 else x * beta) + product
 
 
-def _is_of_one_type(arguments: dict[str, Any]) -> bool:
-    return bool(arguments["x"].dtype == arguments["vec2"].dtype)
-
-
-@expresses("outer", "ger", unless=_is_of_one_type)
+@decomposes("outer", "ger")
 def outer(x: Tensor, vec2: Tensor) -> Any:
     """Outer product of vectors of two types: coremltools multiplies matrices, which are of one."""
     return x.unsqueeze(1) * vec2.unsqueeze(0)
 
 
-@expresses("bilinear", exactness=within(16))
+@decomposes("bilinear", exactness=within(16))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Bilinear form."""
     outs, left, right = weight.shape
@@ -55,7 +51,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return product if bias is None else product + bias
 
 
-@expresses("_trilinear", exactness=within(16))
+@decomposes("_trilinear", exactness=within(16))
 def trilinear(
     i1: Tensor,
     i2: Tensor,
@@ -75,13 +71,13 @@ def trilinear(
     return (parts[0] * parts[1] * parts[2]).sum(sumdim)
 
 
-@expresses("cdist", "_cdist_forward", exactness=within(16))
+@decomposes("cdist", "_cdist_forward", exactness=within(16))
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Any:
     """Pairwise distances of the rows of two matrices."""
     return _length(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
-@expresses("dist", exactness=within(16))
+@decomposes("dist", exactness=within(16))
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Any:
     """Distance of two tensors."""
     return _length((x - other).reshape(-1), float(p))
@@ -100,7 +96,7 @@ def _length(off: Any, p: float) -> Any:
     return size.pow(p).sum(-1).pow(1 / p)
 
 
-@expresses("pdist", "_pdist_forward", exactness=within(16))
+@decomposes("pdist", "_pdist_forward", exactness=within(16))
 def pdist(x: Tensor, p: float = 2.0) -> Any:
     """Pairwise distances of the rows of one matrix."""
     rows = int(x.shape[0])
@@ -110,7 +106,7 @@ def pdist(x: Tensor, p: float = 2.0) -> Any:
     return _length(left - right, p)
 
 
-@expresses("linalg_det", "det", exactness=within(64))
+@decomposes("linalg_det", "det", exactness=within(64))
 def det(x: Tensor) -> Any:
     """Determinant of matrices of up to four rows, by cofactor expansion."""
     if x.shape[-1] > 4:
@@ -118,7 +114,7 @@ def det(x: Tensor) -> Any:
     return _determinant(x)
 
 
-@expresses("_linalg_det", exactness=within(64))
+@decomposes("_linalg_det", exactness=within(64))
 def det_parts(x: Tensor) -> Any:
     """Determinant with its LU decomposition, of which the determinant alone is computed."""
     if x.shape[-1] > 4:
@@ -139,7 +135,7 @@ def _determinant(x: Any) -> Any:
     return total
 
 
-@expresses("_grouped_mm", exactness=within(64))
+@decomposes("_grouped_mm", exactness=within(64))
 def grouped_mm(
     x: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Dtype | None = None
 ) -> Any:
@@ -157,13 +153,13 @@ def grouped_mm(
     return product
 
 
-@expresses("transformers::grouped_mm_fallback", exactness=within(64))
+@decomposes("transformers::grouped_mm_fallback", exactness=within(64))
 def grouped_mm_fallback(x: Tensor, weight: Tensor, offs: Tensor) -> Any:
     """The same, as transformers writes it for where PyTorch's own is not compiled; rows behind the last group are zeros."""
     return grouped_mm(x, weight, offs)
 
 
-@expresses("cov", exactness=within(16))
+@decomposes("cov", exactness=within(16))
 def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
     """Covariance matrix of the rows."""
     if fweights is not None or aweights is not None or x.dim() != 2:
@@ -172,7 +168,7 @@ def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights
     return torch.mm(off, off.transpose(0, 1)) / max(0, int(x.shape[1]) - correction)
 
 
-@expresses("corrcoef", exactness=within(16))
+@decomposes("corrcoef", exactness=within(16))
 def corrcoef(x: Tensor) -> Any:
     """Correlation matrix of the rows."""
     off = x - x.mean(1, keepdim=True)
@@ -180,13 +176,13 @@ def corrcoef(x: Tensor) -> Any:
     return torch.clamp(torch.mm(off, off.transpose(0, 1)) / length.unsqueeze(0) / length.unsqueeze(1), -1, 1)
 
 
-@expresses("logdet", exactness=within(64))
+@decomposes("logdet", exactness=within(64))
 def logdet(x: Tensor) -> Any:
     """Logarithm of the determinant of matrices of up to four rows."""
     return torch.log(det(x))
 
 
-@expresses("linalg_slogdet", "slogdet", exactness=within(64))
+@decomposes("linalg_slogdet", "slogdet", exactness=within(64))
 def slogdet(x: Tensor) -> Any:
     """Sign and logarithm of the determinant of matrices of up to four rows."""
     determinant = det(x)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.functions.elementwise import _log1p as log1p
-from modellint.destinations.coreml.supplied_converters.functions.fitted_polynomials import fitted
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.elementwise import _log1p as log1p
+from modellint.destinations.decompositions.special_functions.chebyshev_approximation import fitted
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 
 def _of_share(share: Any) -> Any:
@@ -26,14 +26,14 @@ def _scaled(x: Any) -> Any:
     return share * fitted(share, _of_share, 0.0, 1.0, 22)
 
 
-@expresses("special_erfcx", exactness=within(32))
+@decomposes("special_erfcx", exactness=within(32))
 def erfcx(x: Tensor) -> Any:
     """Scaled complementary error function, exp(x²)·erfc(x)."""
     scaled = _scaled(x.abs())
     return torch.where(x < 0, 2 * torch.exp(x * x) - scaled, scaled)
 
 
-@expresses("erfc", "special_erfc", exactness=within(4))
+@decomposes("erfc", "special_erfc", exactness=within(4))
 def erfc(x: Tensor) -> Any:
     """Complementary error function, 1 - erf(x), without the cancellation of that difference where erf(x) is near 1."""
     size = x.abs()
@@ -41,7 +41,7 @@ def erfc(x: Tensor) -> Any:
     return torch.where(x < 0, 2 - tail, tail)
 
 
-@expresses("special_log_ndtr", exactness=within(32))
+@decomposes("special_log_ndtr", exactness=within(32))
 def log_ndtr(x: Tensor) -> Any:
     """Logarithm of the standard normal distribution function."""
     size = x.abs()
@@ -74,14 +74,14 @@ def _inverse(left: Any, x: Any) -> Any:
     return torch.where(left < 6.25, near, far) * x
 
 
-@expresses("erfinv", "special_erfinv", exactness=within(32))
+@decomposes("erfinv", "special_erfinv", exactness=within(32))
 def erfinv(x: Tensor) -> Any:
     """Inverse error function."""
     inverse = _inverse(-torch.log((1 - x) * (1 + x)), x)
     return torch.where(x.abs() == 1, x * torch.inf, inverse)
 
 
-@expresses("special_ndtri", exactness=within(32))
+@decomposes("special_ndtri", exactness=within(32))
 def ndtri(x: Tensor) -> Any:
     """Quantile function of the standard normal distribution."""
     quantile = _inverse(-torch.log(4 * x * (1 - x)), 2 * x - 1) * math.sqrt(2)

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
-_BILINEAR, _NEAREST, _CUBIC = range(3)
+_BILINEAR, _NEAREST, CUBIC = range(3)
+"""Modes of interpolation, as PyTorch counts them."""
 _ZEROS, _BORDER, _REFLECTION = range(3)
-
-
-def _is_resampled(arguments: dict[str, Any]) -> bool:
-    return len(arguments["x"].shape) == 4 and arguments["interpolation_mode"] != _CUBIC
 
 
 def _folded(at: Any, low: float, high: float) -> Any:
@@ -50,7 +47,7 @@ def _cubic(rest: Any) -> list[Any]:
     return [far(rest + 1), near(rest), near(1 - rest), far(2 - rest)]
 
 
-@expresses("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", exactness=within(64), unless=_is_resampled)
+@decomposes("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", exactness=within(64))
 def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
     """Grid sampling: bicubic, and of volumes."""
     sizes = [int(size) for size in x.shape[2:]]
@@ -76,7 +73,7 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
 
 def _near(at: Any, mode: int, size: int, padding: int, align: bool) -> tuple[Any, Any]:
     """Neighbouring pixels along one axis, and their weights."""
-    if mode != _CUBIC:
+    if mode != CUBIC:
         at = _kept(at, size, padding, align)
     if mode == _NEAREST:
         return torch.round(at), torch.ones_like(at)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from modellint.destinations.coreml.supplied_converters.functions.fitted_polynomials import fitted
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.special_functions.chebyshev_approximation import fitted
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Operand, Tensor
+    from modellint.destinations.decompositions.table import Operand, Tensor
 
 
 def _between_zeros(x: Any) -> Any:
@@ -45,7 +45,7 @@ def _log_gamma(x: Any) -> Any:
     return torch.where(x < 3, near, _stirling(large) + _rest(large))
 
 
-@expresses("lgamma", "special_gammaln", exactness=within(32))
+@decomposes("lgamma", "special_gammaln", exactness=within(32))
 def lgamma(x: Tensor) -> Any:
     """Logarithm of the gamma function's absolute value."""
     positive = _log_gamma(torch.where(x < 0, 1 - x, x))
@@ -53,7 +53,7 @@ def lgamma(x: Tensor) -> Any:
     return torch.where(x < 0, math.log(math.pi) - torch.log(sine) - positive, positive)
 
 
-@expresses("mvlgamma", "special_multigammaln", exactness=within(32))
+@decomposes("mvlgamma", "special_multigammaln", exactness=within(32))
 def mvlgamma(x: Tensor, p: int) -> Any:
     """Logarithm of the multivariate gamma function."""
     total = sum((lgamma(x - at / 2) for at in range(1, p)), lgamma(x))
@@ -65,7 +65,7 @@ def _beyond_log(x: Any) -> Any:
     return (torch.special.digamma(x) - torch.log(x)) * x
 
 
-@expresses("digamma", "special_digamma", "special_psi", exactness=within(32))
+@decomposes("digamma", "special_digamma", "special_psi", exactness=within(32))
 def digamma(x: Tensor) -> Any:
     """Digamma function, the derivative of lgamma."""
     up = torch.where(x < 0, 1 - x, x)
@@ -97,7 +97,7 @@ def _zeta(x: Any, q: Any) -> Any:
     return total
 
 
-@expresses("special_zeta", ".self_scalar", ".other_scalar", exactness=within(32))
+@decomposes("special_zeta", ".self_scalar", ".other_scalar", exactness=within(32))
 def zeta(x: Operand, other: Operand) -> Any:
     """Hurwitz zeta function of positive numbers."""
     like = x if isinstance(x, torch.Tensor) else other
@@ -108,7 +108,7 @@ def zeta(x: Operand, other: Operand) -> Any:
     return torch.where(x > 1, result, torch.where(x == 1, torch.inf, x * torch.nan))
 
 
-@expresses("polygamma", "special_polygamma", exactness=within(32))
+@decomposes("polygamma", "special_polygamma", exactness=within(32))
 def polygamma(n: int, x: Tensor) -> Any:
     """Polygamma function of x ≥ -9."""
     if n == 0:
@@ -156,13 +156,13 @@ def _shares(a: Any, x: Any) -> tuple[Any, Any]:
     return lower, upper
 
 
-@expresses("igamma", "special_gammainc", exactness=within(64))
+@decomposes("igamma", "special_gammainc", exactness=within(64))
 def gammainc(x: Tensor, other: Tensor) -> Any:
     """Regularized lower incomplete gamma function P(x, other), for a shape ``x`` of up to 100."""
     return _shares(x, other)[0]
 
 
-@expresses("igammac", "special_gammaincc", exactness=within(64))
+@decomposes("igammac", "special_gammaincc", exactness=within(64))
 def gammaincc(x: Tensor, other: Tensor) -> Any:
     """Regularized upper incomplete gamma function Q(x, other), for a shape ``x`` of up to 100."""
     return _shares(x, other)[1]

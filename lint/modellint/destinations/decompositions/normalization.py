@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 
-def _has_own_statistics(arguments: dict[str, Any]) -> bool:
-    return arguments["use_input_stats"] or arguments["running_mean"] is None or arguments["running_var"] is None
-
-
-@expresses("instance_norm", exactness=within(16), unless=_has_own_statistics)
+@decomposes("instance_norm", exactness=within(16))
 def instance_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -29,7 +25,8 @@ def instance_norm(
     cudnn_enabled: bool,
 ) -> Any:
     """Instance normalization with running statistics, which is a batch normalization."""
-    assert running_mean is not None and running_var is not None
+    if use_input_stats or running_mean is None or running_var is None:
+        return NotImplemented
     shape = [1, -1] + [1] * (x.dim() - 2)
     scale = 1 / torch.sqrt(running_var + eps)
     scale = scale if weight is None else scale * weight
@@ -37,7 +34,7 @@ def instance_norm(
     return x * scale.reshape(shape) + off.reshape(shape)
 
 
-@expresses("rms_norm", "_fused_rms_norm", exactness=within(8))
+@decomposes("rms_norm", "_fused_rms_norm", exactness=within(8))
 def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
     """Root mean square normalization."""
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
@@ -46,14 +43,14 @@ def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = Non
     return normalized if weight is None else normalized * weight
 
 
-@expresses("log_softmax", ".int", "_log_softmax", exactness=within(8))
+@decomposes("log_softmax", ".int", "_log_softmax", exactness=within(8))
 def log_softmax(x: Tensor, dim: int, dtype: object = None) -> Any:
     """Log-softmax without underflow; coremltools takes the logarithm of what has been rounded to zero."""
     off = x.float() - torch.amax(x.float(), dim, keepdim=True)
     return off - torch.log(torch.exp(off).sum(dim, keepdim=True))
 
 
-@expresses("renorm", exactness=within(16))
+@decomposes("renorm", exactness=within(16))
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
     """Slices along an axis scaled down to a maximum norm."""
     dims = [axis for axis in range(x.dim()) if axis != dim % x.dim()]

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.arguments import Unfit
-from modellint.destinations.coreml.supplied_converters.functions.elementwise import signbit
-from modellint.destinations.coreml.supplied_converters.registration import expresses
+from modellint.destinations.decompositions.elementwise import signbit
+from modellint.destinations.decompositions.table import decomposes
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Tensor
+    from modellint.destinations.decompositions.table import Dtype, Tensor
 
 _STEPS = (64, 64, 32, 16, 8, 4, 2, 1)
 _LARGEST = torch.finfo(torch.float32).max
@@ -37,7 +36,7 @@ def _is_plain(x: Any) -> Any:
     return torch.logical_and(x != 0, x.abs() <= _LARGEST)
 
 
-@expresses("frexp")
+@decomposes("frexp")
 def frexp(x: Tensor) -> Any:
     """Significand and exponent."""
     plain = _is_plain(x)
@@ -46,7 +45,7 @@ def frexp(x: Tensor) -> Any:
     return torch.where(plain, fraction, x), torch.where(plain, exponent, 0.0).to(torch.int32)
 
 
-@expresses("nextafter")
+@decomposes("nextafter")
 def nextafter(x: Tensor, other: Tensor) -> Any:
     """Next representable number in the direction of ``other``."""
     x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
@@ -64,11 +63,11 @@ def nextafter(x: Tensor, other: Tensor) -> Any:
     return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), torch.nan, neighbour)
 
 
-@expresses("view.dtype")
+@decomposes("view.dtype")
 def view_dtype(x: Tensor, dtype: Dtype) -> Any:
     """Bits of numbers in single precision as int32."""
     if x.dtype != torch.float32 or dtype != torch.int32:
-        raise Unfit("bits of other types")
+        raise NotImplementedError("bits of other types")
     plain = _is_plain(x)
     fraction, scale, exponent = _parts(torch.where(plain, x.abs(), 1.0))
     normal = (exponent + 126).to(torch.int32) * 2**23 + (fraction * 2.0**24 - 2.0**23).to(torch.int32)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.private.operator_tables import Var, is_boolean
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Number, Tensor
+    from modellint.destinations.decompositions.table import Number, Tensor
 
 
 def _each(values: Sequence[int], rank: int) -> list[int]:
@@ -175,9 +174,9 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
 
 
 for _rank in (1, 2, 3):
-    expresses(f"max_pool{_rank}d")(_max_pool(_rank))
-    expresses(f"max_pool{_rank}d_with_indices")(_max_pool_with_indices(_rank))
-    expresses(f"avg_pool{_rank}d", exactness=within(8))(_avg_pool(_rank))
+    decomposes(f"max_pool{_rank}d")(_max_pool(_rank))
+    decomposes(f"max_pool{_rank}d_with_indices")(_max_pool_with_indices(_rank))
+    decomposes(f"avg_pool{_rank}d", exactness=within(8))(_avg_pool(_rank))
 
 
 def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
@@ -185,7 +184,7 @@ def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
     return [(at * size // out, -((-(at + 1) * size) // out)) for at in range(out)]
 
 
-@expresses("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
+@decomposes("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
 def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
     """Adaptive average pooling, one axis after another, with a constant matrix for each."""
     for axis, out in enumerate(output_size, start=x.dim() - 3):
@@ -203,9 +202,9 @@ def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
     return x
 
 
-@expresses("adaptive_max_pool3d")
-@expresses("adaptive_max_pool2d")
-@expresses("adaptive_max_pool1d")
+@decomposes("adaptive_max_pool3d")
+@decomposes("adaptive_max_pool2d")
+@decomposes("adaptive_max_pool1d")
 def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
     """Adaptive max pooling, with the index of each maximum."""
     rank = len(output_size)
@@ -229,7 +228,7 @@ def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
     return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(indices, -1).reshape(*lead, *output_size)
 
 
-@expresses("col2im", exactness=within(16))
+@decomposes("col2im", exactness=within(16))
 def col2im(
     x: Tensor,
     output_size: list[int],
@@ -260,13 +259,7 @@ def col2im(
     return folded if x.dim() == 3 else folded.squeeze(0)
 
 
-def _pads_numbers(arguments: dict[str, Any]) -> bool:
-    """Whether nothing is cropped, and numbers are padded: of truth values coremltools makes floats, and leaves them so."""
-    x = arguments["x"]
-    return min(arguments["pad"], default=0) >= 0 and not (isinstance(x, Var) and is_boolean(x))
-
-
-@expresses("constant_pad_nd", unless=_pads_numbers)
+@decomposes("constant_pad_nd")
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
     """Padding with a constant, also of truth values; negative padding crops."""
     if x.dtype is torch.bool:
@@ -280,14 +273,7 @@ def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
     return torch.constant_pad_nd(x, rest, value) if any(rest) else x
 
 
-def _is_plain_padding(arguments: dict[str, Any]) -> bool:
-    pad, mode = arguments["pad"], arguments["mode"]
-    if mode == "constant":
-        return _pads_numbers(arguments)
-    return min(pad, default=0) >= 0 and mode != "circular" and len(pad) <= 4
-
-
-@expresses("pad", unless=_is_plain_padding)
+@decomposes("pad")
 def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
     """Padding in any mode and direction; negative padding crops."""
     if mode == "constant":

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 _EPSILON = float(torch.tensor(1e-12))
 """What PyTorch adds to the squares of lengths (`EPSILON` in its Loss.cpp), in single precision."""
@@ -25,7 +25,7 @@ def _reduced(losses: Any, reduction: int) -> Any:
     return losses
 
 
-@expresses("hinge_embedding_loss", exactness=within(8))
+@decomposes("hinge_embedding_loss", exactness=within(8))
 def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Any:
     """Hinge embedding loss."""
     near = torch.where(target == -1, 0.0, x)
@@ -33,7 +33,7 @@ def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reducti
     return _reduced(near + far, reduction)
 
 
-@expresses("cosine_embedding_loss", exactness=within(8))
+@decomposes("cosine_embedding_loss", exactness=within(8))
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Any:
@@ -46,13 +46,13 @@ def cosine_embedding_loss(
     return _reduced(near + far, reduction)
 
 
-@expresses("margin_ranking_loss", exactness=within(8))
+@decomposes("margin_ranking_loss", exactness=within(8))
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Any:
     """Margin ranking loss."""
     return _reduced(torch.clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
 
 
-@expresses("triplet_margin_loss", exactness=within(16))
+@decomposes("triplet_margin_loss", exactness=within(16))
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

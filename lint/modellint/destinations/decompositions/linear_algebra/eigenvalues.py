@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.matrices.linear_systems import EXACTNESS, size_of
-from modellint.destinations.coreml.supplied_converters.registration import expresses, takes_over, within
+from modellint.destinations.decompositions.linear_algebra.linear_systems import EXACTNESS, size_of
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 
 def _sweeps(size: int) -> int:
@@ -90,13 +90,13 @@ def singular(x: Any, vectors: bool = True) -> tuple[Any, Any, Any]:
     return right, values, left
 
 
-@expresses("linalg_svdvals", exactness=EXACTNESS)
+@decomposes("linalg_svdvals", exactness=EXACTNESS)
 def linalg_svdvals(x: Tensor, driver: str | None = None) -> Any:
     """Singular values."""
     return singular(x, False)[1]
 
 
-@expresses("_linalg_svd", exactness=EXACTNESS)
+@decomposes("_linalg_svd", exactness=EXACTNESS)
 def linalg_svd_parts(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None) -> Any:
     """Singular value decomposition."""
     if not compute_uv:
@@ -105,7 +105,7 @@ def linalg_svd_parts(x: Tensor, full_matrices: bool = False, compute_uv: bool = 
     return linalg_svd(x, full_matrices)
 
 
-@expresses("linalg_svd", exactness=EXACTNESS)
+@decomposes("linalg_svd", exactness=EXACTNESS)
 def linalg_svd(x: Tensor, full_matrices: bool = True, driver: str | None = None) -> Any:
     """Singular value decomposition."""
     if full_matrices and x.shape[-2] != x.shape[-1]:
@@ -114,7 +114,7 @@ def linalg_svd(x: Tensor, full_matrices: bool = True, driver: str | None = None)
     return left, values, right.mT
 
 
-@expresses("linalg_eigh", exactness=EXACTNESS)
+@decomposes("linalg_eigh", exactness=EXACTNESS)
 def linalg_eigh(x: Tensor, uplo: str = "L") -> Any:
     """Eigenvalues of a symmetric matrix, rising, and eigenvectors."""
     return _symmetric(x, uplo, True)
@@ -130,13 +130,13 @@ def _symmetric(x: Any, uplo: str, vectors: bool) -> tuple[Any, Any]:
     return (values - more.squeeze(-1)).flip(-1), vectors_of.flip(-1) if vectors else None
 
 
-@expresses("_linalg_eigh", exactness=EXACTNESS)
+@decomposes("_linalg_eigh", exactness=EXACTNESS)
 def linalg_eigh_parts(x: Tensor, uplo: str = "L", compute_v: bool = True) -> Any:
     """Eigenvalues of a symmetric matrix, rising, and eigenvectors."""
     return linalg_eigh(x, uplo)
 
 
-@expresses("linalg_eigvalsh", exactness=EXACTNESS)
+@decomposes("linalg_eigvalsh", exactness=EXACTNESS)
 def linalg_eigvalsh(x: Tensor, uplo: str = "L") -> Any:
     """Eigenvalues of a symmetric matrix, rising."""
     return _symmetric(x, uplo, False)[0]
@@ -160,32 +160,32 @@ def _inverted(values: Any, least: Any) -> Any:
     return counts / (values + (1 - counts))
 
 
-@expresses("linalg_pinv", ".atol_rtol_float", ".atol_rtol_tensor", exactness=EXACTNESS)
+@decomposes("linalg_pinv", ".atol_rtol_float", ".atol_rtol_tensor", exactness=EXACTNESS)
 def linalg_pinv(x: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
     """Pseudo-inverse, with given tolerances."""
     return _inverse(x, atol, rtol)
 
 
-@expresses("linalg_pinv", "pinverse", exactness=EXACTNESS)
+@decomposes("linalg_pinv", "pinverse", exactness=EXACTNESS)
 def pinverse(x: Tensor, rcond: float = 1e-15, hermitian: bool = False) -> Any:
     """Pseudo-inverse, with a relative tolerance."""
     return _inverse(x, None, rcond)
 
 
-@expresses("linalg_matrix_rank", ".atol_rtol_float", ".atol_rtol_tensor")
+@decomposes("linalg_matrix_rank", ".atol_rtol_float", ".atol_rtol_tensor")
 def linalg_matrix_rank(x: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
     """Matrix rank, with given tolerances."""
     values = singular(x, False)[1]
     return (values > _least(x, values, atol, rtol)).long().sum(-1)
 
 
-@expresses("linalg_matrix_rank")
+@decomposes("linalg_matrix_rank")
 def linalg_matrix_rank_above(x: Tensor, tol: float, hermitian: bool = False) -> Any:
     """Matrix rank: the singular values above a tolerance."""
     return (singular(x, False)[1] > tol).long().sum(-1)
 
 
-@expresses("linalg_lstsq", exactness=EXACTNESS)
+@decomposes("linalg_lstsq", exactness=EXACTNESS)
 def linalg_lstsq(x: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None) -> Any:
     """Least squares solution, residuals, rank and singular values."""
     left, values, right = singular(x)
@@ -199,7 +199,7 @@ _TERMS = 12
 _SQUARES = 12
 
 
-@expresses("linalg_matrix_exp", "matrix_exp", exactness=within(256))
+@decomposes("linalg_matrix_exp", "matrix_exp", exactness=within(256))
 def linalg_matrix_exp(x: Tensor) -> Any:
     """Matrix exponential by scaling and squaring."""
     size = size_of(x)
@@ -214,6 +214,3 @@ def linalg_matrix_exp(x: Tensor) -> Any:
     for at in range(_SQUARES):
         total = torch.where(count > at, torch.matmul(total, total), total)
     return total
-
-
-takes_over(EXACTNESS, "linalg_norm", rescue=True)

@@ -8,7 +8,8 @@ from typing import Any
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import mb
 from modellint.destinations.coreml.supplied_converters.arguments import Call
-from modellint.destinations.coreml.supplied_converters.registration import adapts, within
+from modellint.destinations.coreml.supplied_converters.registration import adapts
+from modellint.destinations.decompositions.table import within
 
 EXACTNESS = within(64)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.functions.fitted_polynomials import fitted
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.special_functions.chebyshev_approximation import fitted
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 _SPLIT = 8.0
 """Where asymptotic forms begin: a smooth function of 1 / x, over sqrt(x), times an exponential or a wave."""
@@ -39,14 +39,14 @@ def _modified(size: Any, far: Callable[[Any], Any], near: Any) -> Any:
     return torch.where(size < _SPLIT, near, fitted(_SPLIT / large, far, 0.0, 1.0, 10) / torch.sqrt(large))
 
 
-@expresses("special_i0e", exactness=EXACTNESS)
+@decomposes("special_i0e", exactness=EXACTNESS)
 def i0e(x: Tensor) -> Any:
     """Exponentially scaled modified Bessel function of order 0, exp(-|x|)·I0(x)."""
     size = x.abs()
     return _modified(size, _I0_FAR, fitted(size, torch.special.i0e, 0.0, _SPLIT, 24))
 
 
-@expresses("special_i1e", exactness=EXACTNESS)
+@decomposes("special_i1e", exactness=EXACTNESS)
 def i1e(x: Tensor) -> Any:
     """Exponentially scaled modified Bessel function of order 1, exp(-|x|)·I1(x)."""
     size = x.abs()
@@ -54,13 +54,13 @@ def i1e(x: Tensor) -> Any:
     return torch.where(x < 0, -scaled, scaled)
 
 
-@expresses("i0", "special_i0", exactness=EXACTNESS)
+@decomposes("i0", "special_i0", exactness=EXACTNESS)
 def i0(x: Tensor) -> Any:
     """Modified Bessel function of the first kind of order 0."""
     return torch.exp(x.abs()) * i0e(x)
 
 
-@expresses("special_i1", exactness=EXACTNESS)
+@decomposes("special_i1", exactness=EXACTNESS)
 def i1(x: Tensor) -> Any:
     """Modified Bessel function of the first kind of order 1."""
     return torch.exp(x.abs()) * i1e(x)
@@ -120,14 +120,14 @@ def _far(x: Any, order: int) -> tuple[Any, Any]:
     return inside * cosine - outside * sine, inside * sine + outside * cosine
 
 
-@expresses("special_bessel_j0", exactness=EXACTNESS)
+@decomposes("special_bessel_j0", exactness=EXACTNESS)
 def bessel_j0(x: Tensor) -> Any:
     """Bessel function of the first kind of order 0."""
     size = x.abs()
     return torch.where(size < _SPLIT, fitted(size * size, _j0_near, 0.0, _SPLIT**2, 18), _far(size, 0)[0])
 
 
-@expresses("special_bessel_j1", exactness=EXACTNESS)
+@decomposes("special_bessel_j1", exactness=EXACTNESS)
 def bessel_j1(x: Tensor) -> Any:
     """Bessel function of the first kind of order 1."""
     size = x.abs()
@@ -140,14 +140,14 @@ def _of_positive(x: Any, value: Any) -> Any:
     return torch.where(x > 0, value, torch.where(x == 0, -torch.inf, x * torch.nan))
 
 
-@expresses("special_bessel_y0", exactness=EXACTNESS)
+@decomposes("special_bessel_y0", exactness=EXACTNESS)
 def bessel_y0(x: Tensor) -> Any:
     """Bessel function of the second kind of order 0."""
     near = fitted(x * x, _y0_near, 0.0, _SPLIT**2, 20) + 2 / math.pi * torch.log(x) * bessel_j0(x)
     return _of_positive(x, torch.where(x < _SPLIT, near, _far(x, 0)[1]))
 
 
-@expresses("special_bessel_y1", exactness=EXACTNESS)
+@decomposes("special_bessel_y1", exactness=EXACTNESS)
 def bessel_y1(x: Tensor) -> Any:
     """Bessel function of the second kind of order 1."""
     near = x * fitted(x * x, _y1_near, 0.0, _SPLIT**2, 20)
@@ -155,7 +155,7 @@ def bessel_y1(x: Tensor) -> Any:
     return _of_positive(x, torch.where(x < _SPLIT, near, _far(x, 1)[1]))
 
 
-@expresses("special_spherical_bessel_j0", exactness=within(4))
+@decomposes("special_spherical_bessel_j0", exactness=within(4))
 def spherical_bessel_j0(x: Tensor) -> Any:
     """Spherical Bessel function of order 0, sin(x) / x."""
     square = x * x
@@ -183,7 +183,7 @@ def _terms(count: int) -> list[float]:
     return terms
 
 
-@expresses("special_airy_ai", exactness=within(64))
+@decomposes("special_airy_ai", exactness=within(64))
 def airy_ai(x: Tensor) -> Any:
     """Airy function Ai."""
     up = torch.clamp_min(x, _STEEP)

@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
-
-
-_PLANE = 2
-"""Up to so many dimensions coremltools takes an output padding, beside a padding."""
-
-
-def _is_no_matter(arguments: dict[str, Any]) -> bool:
-    """Whether coremltools converts the convolution itself: it does, but for output padding without padding, or in three dimensions."""
-    if not arguments.get("transposed", True) or not any(arguments["output_padding"]):
-        return True
-    return any(arguments["padding"]) and len(arguments["weight"].shape) - 2 <= _PLANE
+    from modellint.destinations.decompositions.table import Tensor
 
 
 def _grown(
@@ -45,9 +34,7 @@ def _grown(
     return output if bias is None else output + bias.reshape([-1, *([1] * rank)])
 
 
-@expresses(
-    "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input", exactness=within(16), unless=_is_no_matter
-)
+@decomposes("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input", exactness=within(16))
 def conv_transpose(
     x: Tensor,
     weight: Tensor,
@@ -62,7 +49,7 @@ def conv_transpose(
     return _grown(x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@expresses("convolution", "_convolution", exactness=within(16), unless=_is_no_matter)
+@decomposes("convolution", "_convolution", exactness=within(16))
 def convolution(
     x: Tensor,
     weight: Tensor,
@@ -79,4 +66,6 @@ def convolution(
     allow_tf32: object = None,
 ) -> Any:
     """Convolution operator of any kind, transposed with output padding, and no padding or three dimensions."""
+    if not transposed:
+        return NotImplemented
     return _grown(x, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 
-@expresses("_embedding_bag", "_embedding_bag_forward_only", exactness=within(8))
-@expresses("embedding_bag", ".padding_idx", exactness=within(8))
+@decomposes("_embedding_bag", "_embedding_bag_forward_only", exactness=within(8))
+@decomposes("embedding_bag", ".padding_idx", exactness=within(8))
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+    from modellint.destinations.decompositions.table import Tensor
 
 MOST = 16
 """The rows of a matrix up to which steps are written out."""
@@ -27,10 +27,6 @@ def size_of(x: Any, most: int = MOST) -> int:
     if x.dim() < 2 or max(x.shape[-2:]) > most:
         raise NotImplementedError(f"a matrix of more than {most} rows or columns")
     return int(x.shape[-1])
-
-
-def _is_known(arguments: dict[str, Any]) -> bool:
-    return arguments["x"].val is not None
 
 
 def _ones(flags: Iterable[bool]) -> Any:
@@ -108,19 +104,19 @@ def solved(x: Any, b: Any) -> Any:
     return both[..., size:] / diagonal
 
 
-@expresses("linalg_inv", "inverse", exactness=EXACTNESS, unless=_is_known)
+@decomposes("linalg_inv", "inverse", exactness=EXACTNESS)
 def linalg_inv(x: Tensor) -> Any:
     """Matrix inverse."""
     return solved(x, torch.eye(size_of(x)))
 
 
-@expresses("linalg_inv_ex", exactness=EXACTNESS)
+@decomposes("linalg_inv_ex", exactness=EXACTNESS)
 def linalg_inv_ex(x: Tensor, check_errors: bool = False) -> Any:
     """Matrix inverse, and zeros for the error code."""
     return linalg_inv(x), torch.zeros(x.shape[:-2], dtype=torch.int32)
 
 
-@expresses("linalg_solve", exactness=EXACTNESS)
+@decomposes("linalg_solve", exactness=EXACTNESS)
 def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
     """Solution of linear systems."""
     if b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1]):
@@ -128,7 +124,7 @@ def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
     return solved(x, b) if left else solved(x.mT, b.mT).mT
 
 
-@expresses("linalg_solve_triangular", exactness=EXACTNESS)
+@decomposes("linalg_solve_triangular", exactness=EXACTNESS)
 def linalg_solve_triangular(x: Tensor, b: Tensor, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """Solution of triangular systems."""
     if left:
@@ -136,7 +132,7 @@ def linalg_solve_triangular(x: Tensor, b: Tensor, upper: bool, left: bool = True
     return substituted(x.mT, b.mT, not upper, unitriangular).mT
 
 
-@expresses("linalg_lu_factor", exactness=EXACTNESS)
+@decomposes("linalg_lu_factor", exactness=EXACTNESS)
 def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
     """LU factorization in one matrix, and the pivots."""
     if not pivot or x.shape[-1] != x.shape[-2]:
@@ -144,7 +140,7 @@ def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
     return _factored(x)
 
 
-@expresses("linalg_cholesky", "cholesky", exactness=EXACTNESS)
+@decomposes("linalg_cholesky", "cholesky", exactness=EXACTNESS)
 def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
     """Cholesky factor of a positive definite matrix."""
     size = size_of(x)
@@ -160,20 +156,20 @@ def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
     return factor.mT if upper else factor
 
 
-@expresses("cholesky_solve", exactness=EXACTNESS)
+@decomposes("cholesky_solve", exactness=EXACTNESS)
 def cholesky_solve(b: Tensor, triangle: Tensor, upper: bool = False) -> Any:
     """Solution of a linear system by its Cholesky factor."""
     lower = triangle.mT if upper else triangle
     return substituted(lower.mT, substituted(lower, b, False, False), True, False)
 
 
-@expresses("cholesky_inverse", exactness=EXACTNESS)
+@decomposes("cholesky_inverse", exactness=EXACTNESS)
 def cholesky_inverse(triangle: Tensor, upper: bool = False) -> Any:
     """Matrix inverse by its Cholesky factor."""
     return cholesky_solve(torch.eye(size_of(triangle)), triangle, upper)
 
 
-@expresses("linalg_qr", exactness=EXACTNESS)
+@decomposes("linalg_qr", exactness=EXACTNESS)
 def linalg_qr(x: Tensor, mode: str = "reduced") -> Any:
     """QR factorization by Householder reflections, with LAPACK's signs."""
     if mode == "r":

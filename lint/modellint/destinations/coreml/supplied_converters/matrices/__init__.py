@@ -1,1 +1,0 @@
-"""Converters of linear algebra and Fourier transforms."""

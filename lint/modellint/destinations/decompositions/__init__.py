@@ -1,0 +1,1 @@
+"""Decompositions: functions of PyTorch that compute what an operator computes, in operators that converters know, for every destination."""

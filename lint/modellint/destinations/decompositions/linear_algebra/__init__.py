@@ -1,0 +1,1 @@
+"""Matrices: products, distances, systems and factorizations, unrolled."""

@@ -1,0 +1,134 @@
+"""Shape operators, and constructors of tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.decompositions.table import decomposes
+
+if TYPE_CHECKING:
+    from modellint.destinations.decompositions.table import Dtype, Operand, Tensor
+
+
+@decomposes("unfold")
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
+    """Sliding windows along an axis, with their elements along a new last one."""
+    if x.dim() == 0:
+        return x.reshape(1)
+    dimension %= x.dim()
+    count = (x.shape[dimension] - size) // step + 1
+    places = torch.tensor([[window * step + at for at in range(size)] for window in range(count)])
+    taken = torch.index_select(x, dimension, places.reshape(-1))
+    taken = taken.reshape(*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
+    return taken.movedim(dimension + 1, -1)
+
+
+@decomposes("where", ".scalarother", ".scalarself", ".scalar", ".self")
+def where(condition: Tensor, x: Operand, other: Operand) -> Any:
+    """Selection by a condition; either side may be a number."""
+    if isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor):
+        wanted = torch.result_type(x, other)
+        return torch.where(condition, x.to(wanted), other.to(wanted))
+    wanted = torch.result_type(*(side if isinstance(side, torch.Tensor) else torch.tensor(side) for side in (x, other)))
+    if isinstance(x, torch.Tensor) or isinstance(other, torch.Tensor):
+        wanted = torch.result_type(x, other)
+    # A tensor without axes would be taken for a number again.
+    ones = [1] * max(1, condition.dim())
+    x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full(ones, x, dtype=wanted)
+    other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full(ones, other, dtype=wanted)
+    if list(x.shape) == list(other.shape) == ones != list(condition.shape) and wanted != torch.bool:
+        # A choice between two numbers has no size of its own to coremltools where that of the condition is flexible.
+        x = x - condition.to(wanted) * 0
+    chosen = torch.where(condition, x, other)
+    shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
+    shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
+    return chosen if chosen.shape == shape else chosen.reshape(shape)
+
+
+@decomposes("native_channel_shuffle")
+def native_channel_shuffle(x: Tensor, groups: int) -> Any:
+    """Channel shuffle."""
+    parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return parts.transpose(1, 2).reshape(x.shape)
+
+
+@decomposes("mt")
+def matrix_transposed(x: Tensor) -> Any:
+    """Transposition of the last two axes."""
+    return x.transpose(-2, -1)
+
+
+@decomposes("zeros_like")
+def zeros_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Zeros of another dtype."""
+    return torch.zeros(x.shape, dtype=dtype)
+
+
+@decomposes("ones_like")
+def ones_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Ones of another dtype."""
+    return torch.ones(x.shape, dtype=dtype)
+
+
+@decomposes("full_like")
+def full_like(
+    x: Tensor,
+    fill_value: Operand,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Constant tensor of another dtype."""
+    return torch.full(x.shape, fill_value, dtype=dtype)
+
+
+@decomposes("empty_permuted")
+def empty_permuted(
+    size: list[int],
+    physical_layout: list[int],
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Tensor that is to be written to: zeros, in whatever order they lie in memory."""
+    return torch.zeros(size, dtype=dtype)
+
+
+@decomposes("fill", ".tensor")
+def fill(x: Tensor, value: Tensor) -> Any:
+    """A tensor full of an element of another tensor, which coremltools takes for 0, or of a number in the tensor's own type."""
+    return value.to(x.dtype).reshape([1] * x.dim()).expand(x.shape) + 0
+
+
+@decomposes("tril_indices")
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    dtype: object = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Indices of the lower triangle of a matrix."""
+    places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
+    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
