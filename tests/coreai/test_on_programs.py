@@ -117,6 +117,27 @@ def test_a_silent_fault_differs(process: ConverterProcess) -> None:
     assert (verification.verdict, blockers) == (DIFFERS, ())
 
 
+class Faulty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x).relu()
+        y = torch.add(x, x + 1, alpha=2)
+        return self.last(y).sigmoid() * y
+
+
+def test_the_first_operation_that_departs_is_told_at_its_line(process: ConverterProcess) -> None:
+    verification, _ = judged(process, Faulty(), (torch.rand(2, 4),), HERE)
+    first = verification.first_difference
+    assert first is not None and first.place is not None
+    assert (first.kind, first.operator, first.shape) == ("operation", "aten::add", (2, 4))
+    text = Path(__file__).read_text("utf-8").splitlines()[first.place.span.row - 1]
+    assert text.strip() == "y = torch.add(x, x + 1, alpha=2)"
+
+
 def test_the_death_of_the_interpreter_is_told_with_the_inputs(process: ConverterProcess) -> None:
     verification, _ = judged(process, Killing(), torch.tensor([1]), HERE)
     assert verification.verdict == DIFFERS

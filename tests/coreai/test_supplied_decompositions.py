@@ -112,5 +112,8 @@ def test_what_is_refused_is_supplied(process: ConverterProcess, tmp_path: Path, 
 
 @pytest.mark.parametrize(("shapes", "expression"), programs(WRONG))
 def test_what_is_wrong_is_mended(process: ConverterProcess, tmp_path: Path, shapes: str, expression: str) -> None:
-    assert judged(process, *built(shapes, expression), tmp_path)[0].verdict == DIFFERS
+    wrong = judged(process, *built(shapes, expression), tmp_path)[0]
+    assert wrong.verdict == DIFFERS
+    # Which operation is the first to depart is known of each.
+    assert wrong.first_difference is not None and wrong.first_difference.operator.startswith("aten::")
     assert judged(process, *built(shapes, expression), tmp_path, supplies=True)[0].verdict == AGREES

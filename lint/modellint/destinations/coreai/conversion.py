@@ -39,6 +39,8 @@ class Converted(NamedTuple):
     """For the capture and the conversion."""
     supplied: tuple[Supply, ...] = ()
     """The decompositions of ours that took part."""
+    places: BlockerPlaces | None = None
+    """Of the model's nodes; None where it was not converted."""
 
 
 class Converter:
@@ -99,7 +101,7 @@ def convert(
         return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
     seconds = taken, prepared.seconds
-    return Converted(package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied)
+    return Converted(package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, places)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

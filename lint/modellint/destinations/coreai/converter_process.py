@@ -78,6 +78,15 @@ class Interface(NamedTuple):
     """By the name of a state the model's buffer, or the position of the input as a number."""
 
 
+class Departed(NamedTuple):
+    """A node whose value the runtime computes otherwise than PyTorch, where those before it are the same."""
+
+    node: Frame
+    error: float
+    """Over PyTorch's scale."""
+    shape: tuple[int, ...]
+
+
 class Prepared(NamedTuple):
     """What the converter says of an exported program."""
 
@@ -153,6 +162,18 @@ class ConverterProcess:
             answer["seconds"],
             tuple(Supply(*entry) for entry in answer["supplied"]),
         )
+
+    def departure(self, inputs: Sequence[Tensor], nudged: Sequence[Tensor]) -> Departed | None:
+        """The first node of the program that was converted last that departs on inputs; None where none does by itself.
+
+        ``nudged`` are the inputs changed by rounding. Raises ``Died`` and ``Failed``.
+        """
+        given = self.new_path("departure.in")
+        torch.save({"inputs": list(inputs), "nudged": list(nudged)}, given)
+        self._opened = None
+        answer = self._ask(TO_CONVERT, do="departure", inputs=given, package=self.new_path("departure.aimodel"))
+        node = answer["node"]
+        return None if node is None else Departed(_frame(node), answer["off"], tuple(answer["shape"]))
 
     def describe(self, package: str, texts: Mapping[str, str]) -> None:
         """Write texts into a package. Raises ``Died`` and ``Failed``."""

@@ -43,6 +43,8 @@ class _Worker:
         self._loop = asyncio.new_event_loop()
         self._function: Any = None
         self._opened: Any = None
+        self._exported: Any = None
+        """The program that was converted last, decomposed."""
 
     def prepare(
         self, program: str, package: str, names: list[str], libraries: list[str], supplies: bool
@@ -58,7 +60,7 @@ class _Worker:
             # For the operators that it registers.
             with contextlib.suppress(Exception):
                 __import__(library)
-        captured = torch.export.load(program)
+        captured, self._exported = torch.export.load(program), None
         began = time.perf_counter()
         supply = _Supply(supplies)
         while True:
@@ -66,16 +68,45 @@ class _Worker:
             if refused := _refused_outputs(exported):
                 return _prepared(refused, None, False, began)
             try:
-                converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
-                converter.add_exported_program(exported, output_names=names or None)
-                converted = converter.to_coreai()
+                converted = _converted(exported, names)
             except Exception as error:
                 refusals, complete = _refusals(exported, error)
                 if supplies and supply.answers(exported, refusals):
                     continue
                 return _prepared(refusals, None, complete, began, supply)
             converted.save_asset(Path(package))
+            self._exported = exported
             return _prepared([], _interface(exported, names), True, began, supply)
+
+    def departure(self, inputs: str, package: str) -> dict[str, Any]:
+        """The first node of the program that was converted last whose value is not PyTorch's; ``package`` is written for that."""
+        import torch
+
+        from modellint.destinations.coreai.intermediate_values import first_departure, with_outputs
+
+        exported, given = self._exported, torch.load(inputs, weights_only=True)
+        count = 0
+
+        def run(nodes: Any, alone: bool) -> Any:
+            nonlocal count
+            count += 1
+            place = package.replace(".", f"-{count}.", 1)
+            with with_outputs(exported, nodes, alone):
+                _converted(exported, []).save_asset(Path(place))
+                interface = _interface(exported, [])
+            self.open(place)
+            buffers = {**exported.state_dict, **exported.constants}
+            taken = zip(interface["inputs"], given["inputs"], strict=True)
+            states = {
+                name: given["inputs"][int(of)] if of.isdecimal() else buffers[of]
+                for name, of in interface["states"].items()
+            }
+            return self._outputs({name: value for name, value in taken if name is not None}, states)[0]
+
+        departed = first_departure(exported, run, given["inputs"], given["nudged"])
+        if departed is None:
+            return {"node": None}
+        return {"node": _node(departed.node), "off": departed.error, "shape": list(departed.shape)}
 
     def describe(self, package: str, texts: dict[str, str]) -> dict[str, Any]:
         """Write into a package who made it, its licence and what it does."""
@@ -117,27 +148,39 @@ class _Worker:
     def predict(self, inputs: str, outputs: str) -> dict[str, Any]:
         """Run the package that is loaded."""
         import torch
-        from coreai.runtime import NDArray
 
         feed = torch.load(inputs, weights_only=True)
+        found, states = self._outputs(feed["inputs"], feed["states"])
+        torch.save({"outputs": found, "states": states}, outputs)
+        return {}
+
+    def _outputs(self, inputs: Any, before: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The outputs of the package that is loaded, and its states afterwards."""
+        from coreai.runtime import NDArray
+
         description = self._function.desc
         arrays = {
             name: NDArray(_array(tensor, description.input_descriptor(name).dtype, name))
-            for name, tensor in feed["inputs"].items()
+            for name, tensor in inputs.items()
         }
         states = {
             name: NDArray(_array(tensor, description.state_descriptor(name).dtype, name))
-            for name, tensor in feed["states"].items()
+            for name, tensor in before.items()
         }
         results = self._loop.run_until_complete(self._function(arrays, states))
-        torch.save(
-            {
-                "outputs": {name: _tensor(value.numpy()) for name, value in results.items()},
-                "states": {name: _tensor(value.numpy()) for name, value in states.items()},
-            },
-            outputs,
+        return (
+            {name: _tensor(value.numpy()) for name, value in results.items()},
+            {name: _tensor(value.numpy()) for name, value in states.items()},
         )
-        return {}
+
+
+def _converted(exported: Any, names: list[str]) -> Any:
+    """A decomposed program converted; raises what the converter does."""
+    import coreai_torch
+
+    converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
+    converter.add_exported_program(exported, output_names=names or None)
+    return converter.to_coreai()
 
 
 def _prepared(

@@ -8,17 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
+from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.comparison.comparison import Comparison, Undecided
-from modellint.destinations.comparison.reference_runs import copied_inputs
+from modellint.destinations.comparison.reference_runs import copied_inputs, nudged
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
+from modellint.destinations.coreai.converter_process import Died, Failed
 from modellint.destinations.coreai.interpreted_program import CoreAIProgram
 from modellint.destinations.coreai.routes import ROUTE
-from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Verification
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, FirstDifference, Verification
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.comparison.comparison import Mismatch
     from modellint.live.code.places import Project
     from modellint.live.inputs.input_spec import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
@@ -27,6 +32,7 @@ BUDGET = 60.0
 """Seconds after which no further inputs are begun."""
 _DIFFERS = "the converted program computes something else"
 _RANDOM = "the model draws random numbers in evaluation mode, so that its outputs cannot be compared"
+_TOGETHER = "which operation departs first is not known: none does once its value is an output"
 _OF_STATES = "states start with the values of the model's buffers here; they are not in the package"
 
 
@@ -84,9 +90,40 @@ def compared(
     comparison.over_cases(program, None, ROUTE)
     comparison.over_steps(program, None, ROUTE)
     verdict, reason, alone = comparison.verdict(None)
+    first = None
     if comparison.mismatch is not None:
+        first = _first_difference(comparison, comparison.mismatch, converter, converted)
         reason = f"{comparison.failure}, on {comparison.mismatch.label}" if comparison.failure else _DIFFERS
-    return _result(comparison, verdict, reason, alone)
+    return _result(comparison, verdict, reason, alone, first)
+
+
+def _first_difference(
+    comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted
+) -> FirstDifference | None:
+    """The first operation that departs by itself, at its line: all values are outputs of one more program."""
+    if comparison.failure or mismatch.predictions > 1 or converted.places is None:
+        return None
+    inputs = mismatch.case.inputs
+    leaves, around = (
+        [leaf for leaf in comparison.leaves(each, ROUTE) if isinstance(leaf, Tensor)]
+        for each in (inputs, nudged(inputs))
+    )
+    try:
+        departed = converter.process.departure(leaves, around)
+    except (Died, Failed) as error:
+        comparison.notes.append(f"which operation departs first is not known: one more program for that {error}")
+        return None
+    if departed is None:
+        comparison.notes.append(_TOGETHER)
+        return None
+    node, off, shape = departed
+    place, modules = converted.places.of(Origin(node.operator, node.frames, node.module))
+    how = f"differs by {off:.2g} of its scale" if math.isfinite(off) else "gives other shapes, or what is not finite"
+    message = f"`{node.name}`, made of {node.operator}, {how}"
+    module = modules[0] if modules else ""
+    return FirstDifference(
+        "operation", message, None, node.name, node.operator, place, module, off, shape, mismatch.label
+    )
 
 
 def _so_far(comparison: Comparison) -> tuple[str, str]:
@@ -95,13 +132,16 @@ def _so_far(comparison: Comparison) -> tuple[str, str]:
     return DIFFERS, comparison.failure or _DIFFERS
 
 
-def _result(comparison: Comparison, verdict: str, reason: str, single: str = "") -> Verification:
+def _result(
+    comparison: Comparison, verdict: str, reason: str, single: str = "", first: FirstDifference | None = None
+) -> Verification:
     return Verification(
         verdict,
         reason if verdict != AGREES else "",
         ROUTE,
         comparison.outputs,
         single=single or verdict,
+        first_difference=first,
         cases=tuple(comparison.cases),
         notes=(*comparison.notes, *comparison.remarks()),
     )

@@ -1,0 +1,171 @@
+"""Intermediate values: which node of a decomposed program is the first that Apple's interpreter computes otherwise than PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from modellint.destinations.comparison.tensor_difference import LIMIT, error_over_scale
+
+ABOVE_NOISE = 10.0
+"""By how much an error has to exceed that of rounding."""
+_AT_ONCE = 200
+"""How many values a program gives at once."""
+_LARGEST = 1 << 22
+"""How many elements a value may have that is looked at."""
+
+
+class Departure(NamedTuple):
+    """A node whose value is not PyTorch's, where those before it are."""
+
+    node: Any
+    error: float
+    """Over PyTorch's scale."""
+    shape: tuple[int, ...]
+
+
+def first_departure(
+    exported: Any,
+    run: Callable[[Sequence[Any], bool], Mapping[str, Tensor]],
+    leaves: Sequence[Tensor],
+    nudged: Sequence[Tensor],
+) -> Departure | None:
+    """The first node in the order of the graph whose value departs; None where none does once it is an output.
+
+    First all values are outputs; where none departs then, as the converter joins operations, one alone, by bisection.
+
+    ``run`` gives the interpreter's values of nodes, by name, as further outputs, or as the only ones. ``nudged`` are the inputs
+    changed by rounding: an error that is no larger than what that changes is none.
+    """
+    wanted = _nodes(exported)
+    right, around = _values(exported, leaves, wanted), _values(exported, nudged, wanted)
+
+    def off(node: Any, found: Mapping[str, Tensor]) -> float | None:
+        return _error(found[node.name], right[node.name], around[node.name]) if node.name in found else None
+
+    at = _first_of_all(wanted, lambda nodes: run(nodes, False), off)
+    if at is None:
+        at = _first_alone(wanted, lambda node: off(node, run([node], True)))
+    return None if at is None else Departure(wanted[at[0]], at[1], tuple(right[wanted[at[0]].name].shape))
+
+
+def _first_of_all(
+    wanted: Sequence[Any],
+    run: Callable[[Sequence[Any]], Mapping[str, Tensor]],
+    off: Callable[[Any, Mapping[str, Tensor]], float | None],
+) -> tuple[int, float] | None:
+    first, last = 0, len(wanted)
+    while first < last:
+        step = -(-(last - first) // _AT_ONCE)
+        places = [*range(first + step - 1, last - 1, step), last - 1]
+        found = run([wanted[at] for at in places])
+        before = first
+        for at in places:
+            if (error := off(wanted[at], found)) is not None:
+                break
+            before = at + 1
+        else:
+            return None
+        if before == at:
+            return at, error
+        first, last = before, at + 1
+    return None
+
+
+def _first_alone(wanted: Sequence[Any], off: Callable[[Any], float | None]) -> tuple[int, float] | None:
+    """By bisection, as if all that come after one that departs did, too."""
+    first, last, found = 0, len(wanted), None
+    while first < last:
+        # The last first: where that does not depart there is nothing to be found.
+        at = (first + last) // 2 if found else last - 1
+        error = off(wanted[at])
+        if error is not None:
+            last, found = at, (at, error)
+        elif found is None:
+            return None
+        else:
+            first = at + 1
+    return found
+
+
+def _error(value: Tensor, right: Tensor, around: Tensor) -> float | None:
+    error = error_over_scale(value, right)
+    return error if error > LIMIT and error > ABOVE_NOISE * error_over_scale(around, right) else None
+
+
+def _nodes(exported: Any) -> list[Any]:
+    """The nodes whose values may be outputs."""
+    (output,) = exported.graph.find_nodes(op="output")
+    given = {id(node) for node in output.args[0]}
+    return [
+        node
+        for node in exported.graph.nodes
+        if node.op == "call_function"
+        and id(node) not in given
+        and isinstance(value := node.meta.get("val"), Tensor)
+        and value.dtype is not torch.bool
+        and all(isinstance(size, int) for size in value.shape)
+        and 0 < value.numel() <= _LARGEST
+    ] + [node for node in dict.fromkeys(output.args[0]) if getattr(node, "op", "") == "call_function"]
+
+
+def _values(exported: Any, leaves: Sequence[Tensor], wanted: Sequence[Any]) -> dict[str, Tensor]:
+    """PyTorch's values of nodes, by name."""
+    names = {node.name for node in wanted}
+    values: dict[str, Tensor] = {}
+
+    class Recorder(torch.fx.Interpreter):
+        def run_node(self, n: Any) -> Any:
+            value = super().run_node(n)
+            if n.name in names:
+                values[n.name] = value.detach().clone()
+            return value
+
+    with torch.no_grad():
+        Recorder(exported.graph_module).run(*_arguments(exported, leaves), enable_io_processing=False)
+    return values
+
+
+def _arguments(exported: Any, leaves: Sequence[Tensor]) -> Iterator[Any]:
+    """What the graph takes: parameters, buffers, constants, and the inputs in their order."""
+    from torch.export.graph_signature import ConstantArgument, InputKind
+
+    remaining = iter(leaves)
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            yield spec.arg.value if isinstance(spec.arg, ConstantArgument) else next(remaining).clone()
+        else:
+            held = exported.state_dict if spec.target in exported.state_dict else exported.constants
+            yield held[spec.target].clone()
+
+
+@contextmanager
+def with_outputs(exported: Any, nodes: Sequence[Any], alone: bool) -> Iterator[None]:
+    """The scope in which a program gives the values of nodes, each by its name, beside its own outputs or ``alone``."""
+    from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+
+    (output,) = exported.graph.find_nodes(op="output")
+    args, specs = output.args, exported.graph_signature.output_specs
+    before = list(specs)
+    kept = [
+        (node, spec)
+        for node, spec in zip(args[0], before, strict=True)
+        if not alone or spec.kind is not OutputKind.USER_OUTPUT
+    ]
+    given = [node for node, _ in kept]
+    added = [
+        (node, OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None))
+        for node in nodes
+        if node not in given
+    ]
+    output.args = (tuple(node for node, _ in kept + added),)
+    specs[:] = [spec for _, spec in kept + added]
+    try:
+        yield
+    finally:
+        output.args = args
+        specs[:] = before
