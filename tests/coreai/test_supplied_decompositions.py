@@ -46,6 +46,23 @@ adaptive_avg_pool3d | 1x2x5x6x7 | F.adaptive_avg_pool3d(x, (2, 3, 4))
 adaptive_max_pool2d | 1x2x5x7 | F.adaptive_max_pool2d(x, (2, 3))
 max_pool3d | 1x2x4x4x4 | F.max_pool3d(x, 2)
 grid_sample | 1x2x5x6 1x3x4x2 | F.grid_sample(x, torch.tanh(y), align_corners=False)
+solve | 2x3x3 2x3x2 | torch.linalg.solve(x * 0.1 + torch.eye(3), y)
+inv | 2x3x3 | torch.linalg.inv(x * 0.1 + torch.eye(3))
+lu_factor | 3x3 | torch.linalg.lu_factor(x * 0.1 + torch.eye(3))[0]
+cholesky | 3x3 | torch.linalg.cholesky(x @ x.T + torch.eye(3))
+slogdet | 3x3 | torch.slogdet(x * 0.1 + torch.eye(3))[1]
+det | 2x3x3 | torch.det(x)
+qr | 4x3 | torch.linalg.qr(x)[1].abs()
+erfinv | 3x4 | torch.erfinv(torch.tanh(x))
+lgamma | 3x4 | torch.lgamma(x.abs() + 0.1)
+i0e | 3x4 | torch.special.i0e(x)
+cummax | 3x5 | torch.cummax(x, 1)[0]
+hypot | 3x4 3x4 | torch.hypot(x, y)
+bucketize | 8 | torch.bucketize(x, torch.tensor([-1.0, 0.0, 0.5]))
+searchsorted | 2x5 2x3 | torch.searchsorted(x.sort(-1)[0], y)
+mode | 3x5 | torch.mode((x * 2).round(), 1)[0]
+embedding_bag | 6i | F.embedding_bag(x.reshape(2, 3), torch.arange(12.0).reshape(4, 3), mode="mean")
+index_reduce | 4x3 2x3 | x.index_reduce(0, torch.tensor([2, 0]), y, "amax")
 """
 REFUSED = """
 max_pool_without_batch | 2x6x6 | F.max_pool2d(x, 2)

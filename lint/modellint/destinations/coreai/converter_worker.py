@@ -208,12 +208,13 @@ class _Supply:
         if not self._wanted:
             return table
         from modellint.destinations.coreai.corrections import mends
+        from modellint.destinations.coreai.supplied_decompositions import composites
 
         self._used.clear()
         ours = {
             operator: self._noting(operator, "mended", table.get(operator), each) for operator, each in mends().items()
         }
-        for operator, each in self._supplied.items():
+        for operator, each in (*composites().items(), *self._supplied.items()):
             ours[operator] = self._noting(operator, "supplied", ours.get(operator) or table.get(operator), each)
         for operator, function in ours.items():
             table[operator] = function

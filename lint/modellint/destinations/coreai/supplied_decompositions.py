@@ -32,6 +32,11 @@ class Replacement(NamedTuple):
     exactness: str
 
 
+def composites() -> Mapping[Any, Replacement]:
+    """By operator what takes the place of PyTorch's own decomposition, as that asserts its success, which coreai-torch has no place for."""
+    return {operator: found for operator in _ASSERTING if (found := supplied(operator)) is not None}
+
+
 def supplied(operator: Any) -> Replacement | None:
     """What is done about an operator without a converter, or one of which a use is refused; None where nothing is known."""
     if operator in _SUPPLIED:
@@ -332,3 +337,9 @@ _SUPPLIED: dict[Any, Replacement] = {
         for name in _FLOAT_FUNCTIONS
     },
 }
+_ASSERTING = (
+    aten.linalg_inv.default,
+    aten.linalg_solve.default,
+    aten.linalg_lu_factor.default,
+    aten.linalg_cholesky.default,
+)

@@ -113,7 +113,7 @@ def linalg_inv(x: Tensor) -> Any:
 @decomposes("linalg_inv_ex", exactness=EXACTNESS)
 def linalg_inv_ex(x: Tensor, check_errors: bool = False) -> Any:
     """Matrix inverse, and zeros for the error code."""
-    return linalg_inv(x), torch.zeros(x.shape[:-2], dtype=torch.int32)
+    return linalg_inv(x), _no_error(x)
 
 
 @decomposes("linalg_solve", exactness=EXACTNESS)
@@ -122,6 +122,17 @@ def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
     if b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1]):
         return solved(x, b.unsqueeze(-1)).squeeze(-1)
     return solved(x, b) if left else solved(x.mT, b.mT).mT
+
+
+@decomposes("_linalg_solve_ex", exactness=EXACTNESS)
+def linalg_solve_ex(x: Tensor, b: Tensor, left: bool = True, check_errors: bool = False) -> Any:
+    """Solution of linear systems, with the LU factorization, its pivots, and zeros for the error code."""
+    factors, pivots = linalg_lu_factor(x)
+    return linalg_solve(x, b, left), factors, pivots, _no_error(x)
+
+
+def _no_error(x: Any) -> Any:
+    return torch.zeros(x.shape[:-2], dtype=torch.int32)
 
 
 @decomposes("linalg_solve_triangular", exactness=EXACTNESS)
@@ -140,6 +151,12 @@ def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
     return _factored(x)
 
 
+@decomposes("linalg_lu_factor_ex", exactness=EXACTNESS)
+def linalg_lu_factor_ex(x: Tensor, pivot: bool = True, check_errors: bool = False) -> Any:
+    """LU factorization in one matrix, the pivots, and zeros for the error code."""
+    return *linalg_lu_factor(x, pivot), _no_error(x)
+
+
 @decomposes("linalg_cholesky", "cholesky", exactness=EXACTNESS)
 def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
     """Cholesky factor of a positive definite matrix."""
@@ -154,6 +171,12 @@ def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
         x = x - column * column.mT
     factor = torch.cat(columns, -1)
     return factor.mT if upper else factor
+
+
+@decomposes("linalg_cholesky_ex", exactness=EXACTNESS)
+def linalg_cholesky_ex(x: Tensor, upper: bool = False, check_errors: bool = False) -> Any:
+    """Cholesky factor of a positive definite matrix, and zeros for the error code."""
+    return linalg_cholesky(x, upper), _no_error(x)
 
 
 @decomposes("cholesky_solve", exactness=EXACTNESS)

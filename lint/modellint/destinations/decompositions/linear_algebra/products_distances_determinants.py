@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modellint.destinations.decompositions.linear_algebra.linear_systems import linalg_lu_factor
 from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def det_parts(x: Tensor) -> Any:
 def _determinant(x: Any) -> Any:
     count = int(x.shape[-1])
     if count == 1:
-        return x.reshape(x.shape[:-2])
+        return x.squeeze(-1).squeeze(-1)
     total = None
     for at in range(count):
         rest = torch.tensor([column for column in range(count) if column != at])
@@ -187,3 +188,9 @@ def slogdet(x: Tensor) -> Any:
     """Sign and logarithm of the determinant of matrices of up to four rows."""
     determinant = det(x)
     return torch.sign(determinant), torch.log(torch.abs(determinant))
+
+
+@decomposes("_linalg_slogdet", exactness=within(64))
+def slogdet_parts(x: Tensor) -> Any:
+    """Sign and logarithm of the determinant, with its LU factorization and the pivots."""
+    return *slogdet(x), *linalg_lu_factor(x)
