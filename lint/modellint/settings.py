@@ -19,6 +19,8 @@ RUNTIMES: Mapping[str, str] = {"coreml": "Core ML", "coreai": "Core AI"}
 DESTINATIONS = (*RUNTIMES, "all")
 OF_COREML = ("deployment-target", "coreml-version", "frontend", "precision")
 """Keys that say nothing of another destination."""
+OF_COREAI = ("coreai-version",)
+"""The same for Core AI."""
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")
 FORMATS = (
@@ -44,6 +46,7 @@ _WORDS = (
     "output-format",
     "deployment-target",
     "coreml-version",
+    "coreai-version",
     "prelu-import",
     "precision",
     "frontend",
@@ -102,6 +105,8 @@ class Destination(NamedTuple):
     frontend: str = "auto"
     name: str = "coreml"
     """The package in ``modellint.destinations`` that answers for it."""
+    coreai_torch: str | None = None
+    """The version of the converter for Core AI, None for the newest known."""
 
     @property
     def ios(self) -> int:
@@ -114,7 +119,7 @@ class Destination(NamedTuple):
         if self.name == "coreai":
             from modellint.data import coreai_operators
 
-            return f"coreai-torch {coreai_operators.table().version}"
+            return f"coreai-torch {coreai_operators.known_version(self.coreai_torch)}"
         from modellint.data.operator_conversion import version_shown
 
         return f"coremltools {version_shown(self.coremltools)}"
@@ -124,7 +129,7 @@ class Destination(NamedTuple):
         if self.name == "coreai":
             from modellint.data.coreai_operators import missing_operators
 
-            return missing_operators(name)
+            return missing_operators(name, self.coreai_torch)
         from modellint.data.operator_conversion import operator
 
         row = operator(name, self.coremltools)
@@ -155,7 +160,7 @@ class Destination(NamedTuple):
         if self.name == "coreai":
             from modellint.data import coreai_operators
 
-            return coreai_operators.words_of_missing()
+            return coreai_operators.words_of_missing(self.coreai_torch)
         from modellint.data.operator_conversion import words_of_missing
 
         return words_of_missing(self.coremltools)
@@ -195,6 +200,7 @@ class Settings:
     """The module that fixes import ``CustomPReLU`` from; None: they write the class."""
     deployment_target: str = "iOS15"
     coreml_version: str | None = None
+    coreai_version: str | None = None
     precision: str = "fp16"
     frontend: str = "auto"
     destination: str = "coreml"
@@ -222,7 +228,7 @@ class Settings:
         """Where models are to go."""
         names = tuple(RUNTIMES) if self.destination == "all" else (self.destination,)
         words = self.deployment_target, self.coreml_version, self.precision, self.frontend
-        return tuple(Destination(*words, name) for name in names)
+        return tuple(Destination(*words, name, self.coreai_version) for name in names)
 
     @property
     def goal(self) -> Destination:
@@ -292,6 +298,16 @@ def check_version(version: str, where: str) -> None:
 
     try:
         table_version(version)
+    except UnknownVersion as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def check_coreai_version(version: str, where: str) -> None:
+    """Raise ``SettingsError`` for a version of coreai-torch that the operator table cannot speak of."""
+    from modellint.data.coreai_operators import UnknownVersion, known_version
+
+    try:
+        known_version(version)
     except UnknownVersion as error:
         raise SettingsError(f"{where}: {error}") from None
 
@@ -442,6 +458,8 @@ def _checked(path: Path, key: str, value: object) -> Any:
         raise SettingsError(f"{path}: {key} must be a string")
     if key == "coreml-version":
         check_version(value, f"{path}: {key}")
+    if key == "coreai-version":
+        check_coreai_version(value, f"{path}: {key}")
     choices = CHOICES.get(key)
     if choices is not None and value not in choices:
         raise SettingsError(f"{path}: {key} must be one of {', '.join(choices)}, not {value!r}")

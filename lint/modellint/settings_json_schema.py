@@ -34,6 +34,7 @@ SETTINGS: Mapping[str, Description] = {
     "extend": Description("Another settings file, which this one adds to.", "none"),
     "deployment-target": Description("The oldest system that has to run the models.", "iOS15"),
     "coreml-version": Description("The version of coremltools that converts.", "the newest known"),
+    "coreai-version": Description("The version of coreai-torch that converts.", "the newest known"),
     "precision": Description("What models compute in on Core ML.", "fp16"),
     "destination": Description("What runs the models: Core ML, Core AI, or both.", "coreml"),
     "frontend": Description("How models are captured for Core ML.", "auto"),

@@ -110,14 +110,23 @@ def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
     "--coreml-version", metavar="VERSION", help="The version of coremltools to ask about (default: the newest known)."
 )
 @click.option(
+    "--coreai-version", metavar="VERSION", help="The version of coreai-torch to ask about (default: the newest known)."
+)
+@click.option(
     "--destination",
     type=click.Choice(list(RUNTIMES)),
     default="coreml",
-    help="Where models are to go (default: coreml); the version is of coremltools alone.",
+    help="Where models are to go (default: coreml).",
 )
 @_text_or_json
 @with_color
-def ops_command(names: tuple[str, ...], coreml_version: str | None, destination: str, output_format: str) -> None:
+def ops_command(
+    names: tuple[str, ...],
+    coreml_version: str | None,
+    coreai_version: str | None,
+    destination: str,
+    output_format: str,
+) -> None:
     """Tell which operators convert: by which route, since which coremltools, for which target (default: all operators).
 
     A name is an operator (aten::fmod, fmod), or a function, method or layer (torch.fmod, Tensor.fmod, nn.Hardshrink).
@@ -126,15 +135,20 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, destination:
     from modellint.destinations.destination import UnknownOperator
     from modellint.report import operators
     from modellint.run import all_rules
-    from modellint.settings import SettingsError, check_version
+    from modellint.settings import SettingsError, check_coreai_version, check_version
 
     rules = all_rules().values()
     try:
-        if coreml_version is not None:
-            check_version(coreml_version, "--coreml-version")
+        version, other = (coreml_version, coreai_version)[:: 1 if destination == "coreml" else -1]
+        if other is not None:
+            wrong = "coreai" if destination == "coreml" else "coreml"
+            raise SettingsError(f"--{wrong}-version says nothing of --destination {destination}: leave it out")
+        if version is not None:
+            check = check_version if destination == "coreml" else check_coreai_version
+            check(version, f"--{destination}-version")
         supports = destinations.named(destination).operators(
             list(dict.fromkeys(names)),
-            coreml_version,
+            version,
             lambda operator: [hint for rule in rules for hint in rule.hints(operator)],
         )
     except (UnknownOperator, SettingsError) as error:
@@ -220,7 +234,11 @@ def _plain(key: str, value: Any, as_json: bool) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if value is None and not as_json:
-        return {"select": "(the default rules)", "coreml-version": "(the newest known)"}.get(key, "(none)")
+        return {
+            "select": "(the default rules)",
+            "coreml-version": "(the newest known)",
+            "coreai-version": "(the newest known)",
+        }.get(key, "(none)")
     return value
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from modellint.settings import DESTINATIONS, FORMATS, FRONTENDS, OF_COREML, PRECISIONS, TARGETS
+from modellint.settings import DESTINATIONS, FORMATS, FRONTENDS, OF_COREAI, OF_COREML, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.run import Job
@@ -187,6 +187,11 @@ _OPTIONS = (
         metavar="VERSION",
         help="The version of coremltools that converts (default: the newest known).",
     ),
+    click.option(
+        "--coreai-version",
+        metavar="VERSION",
+        help="The version of coreai-torch that converts (default: the newest known).",
+    ),
 )
 
 
@@ -279,6 +284,7 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "destination",
         "deployment-target",
         "coreml-version",
+        "coreai-version",
         "frontend",
         "precision",
         "exclude",
@@ -296,7 +302,7 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
 def resolve(target: Path, options: Mapping[str, Any]) -> Job:
     """Read the settings for a target, and load the rules with the plug-ins that may run; others are told of."""
     from modellint.run import job_for
-    from modellint.settings import Resolver, SettingsError, check_codes, check_version, find_root
+    from modellint.settings import Resolver, SettingsError, check_codes, check_coreai_version, check_version, find_root
 
     root = find_root(target.absolute())
     config = options.get("config")
@@ -305,11 +311,16 @@ def resolve(target: Path, options: Mapping[str, Any]) -> Job:
     overrides = _overrides(options)
     if options.get("coreml_version") is not None:
         check_version(options["coreml_version"], "--coreml-version")
+    if options.get("coreai_version") is not None:
+        check_coreai_version(options["coreai_version"], "--coreai-version")
     isolated = bool(options.get("isolated"))
     resolver = Resolver(root, config and config.absolute(), isolated, overrides, None)
     for key in OF_COREML:
         if key in overrides and resolver.top.destination == "coreai":
             raise SettingsError(f"--{key} is about Core ML alone: leave it out, or give --destination coreml or all")
+    for key in OF_COREAI:
+        if key in overrides and resolver.top.destination == "coreml":
+            raise SettingsError(f"--{key} is about Core AI alone: leave it out, or give --destination coreai or all")
     job = job_for(
         resolver,
         lambda warning: click.echo(f"warning: {warning}", err=True),

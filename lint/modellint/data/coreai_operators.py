@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from modellint.data.operator_conversion import public_name, words_of
+
+
+class UnknownVersion(Exception):
+    """A version of coreai-torch that the table says nothing about; the message names those it knows."""
 
 
 class Table(NamedTuple):
@@ -31,6 +35,11 @@ class Table(NamedTuple):
     """Names of PyTorch's API of which a sample converts, runs, and is right."""
     supplied: frozenset[str]
     """Names of PyTorch's API of the groups below and above that convert, run and are right by an export, in some sample."""
+    before: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """By version, and by name of PyTorch's API that converts: the operators without a converter beside all older versions.
+
+    By the names of their converters; they were not run.
+    """
     wrong: Mapping[str, float | None]
     """By name of PyTorch's API that converts and runs, to other numbers in every sample: how far off, as a share of the largest."""
 
@@ -42,24 +51,58 @@ def table() -> Table:
     return Table(
         data["version"],
         {name: version for version, names in data["converters"].items() for name in names},
-        {name: tuple(group["operators"]) for group in data["missing"] for name in group["names"]},
+        _by_name(data["missing"]),
         data["refused"],
         data["fails"],
         frozenset(data["converts"]),
         frozenset(data["supplied"]),
+        {version: _by_name(groups) for version, groups in data["before"].items()},
         data["wrong"],
     )
 
 
-def missing_operators(name: str) -> tuple[str, ...]:
-    """The operators that coreai-torch has no converter for, and that each use of a name runs (``aten.cumprod.default``)."""
-    return table().missing.get(public_name(name), ())
+def _by_name(groups: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(group["operators"]) for group in groups for name in group["names"]}
+
+
+def versions() -> tuple[str, ...]:
+    """The versions of coreai-torch that are known, the oldest first."""
+    return tuple(sorted({*table().since.values(), table().version}, key=_order))
+
+
+def known_version(version: str | None) -> str:
+    """The version that is spoken of, the newest for None. Raises ``UnknownVersion``."""
+    if version is None:
+        return table().version
+    if version not in versions():
+        raise UnknownVersion(f"coreai-torch {version} is not in the operator table; it knows {', '.join(versions())}")
+    return version
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 @lru_cache
-def words_of_missing() -> frozenset[str]:
+def missing(version: str | None = None) -> Mapping[str, tuple[str, ...]]:
+    """By name of PyTorch's API: the operators without a converter that each use of it runs, beside a version."""
+    asked = _order(known_version(version))
+    found = dict(table().missing)
+    for later, names in table().before.items():
+        if asked < _order(later):
+            found.update(names)
+    return found
+
+
+def missing_operators(name: str, version: str | None = None) -> tuple[str, ...]:
+    """The operators that coreai-torch has no converter for, and that each use of a name runs (``aten.cumprod.default``)."""
+    return missing(version).get(public_name(name), ())
+
+
+@lru_cache
+def words_of_missing(version: str | None = None) -> frozenset[str]:
     """Trigger words: code that names an operator without a converter holds one of them."""
-    return words_of(table().missing)
+    return words_of(missing(version))
 
 
 def refusal(name: str) -> str | None:

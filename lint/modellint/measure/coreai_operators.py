@@ -3,8 +3,9 @@
 ``python -m modellint.measure.coreai_operators measure FOLDER [SHARE [NAME …]]`` captures samples of every API, or of those named, has
 them converted and run, and compares; two processes share the work with ``0/2`` and ``1/2``. ``… further FOLDER`` looks at more samples
 of what lacks converters, and ``… supplied FOLDER`` tries that once more as an export does; ``… list FOLDER`` writes the names of the
-installed version's converters there, in an environment for each version; ``… write FOLDER`` writes ``data/coreai_operators.json`` of all
-that. It needs coreai-torch, torch and expecttest; what is measured already is not measured again.
+installed version's converters there, in an environment for each version, and ``… older FOLDER`` which names of the table lack converters
+beside an older one; ``… write FOLDER`` writes ``data/coreai_operators.json`` of all that, where what a folder has nothing of stays as it
+is. It needs coreai-torch, torch and expecttest; what is measured already is not measured again.
 """
 
 from __future__ import annotations
@@ -86,6 +87,26 @@ def may_convert(api: Api) -> bool:
     return False
 
 
+def lacking(api: Api) -> list[str]:
+    """The operators without a converter beside the installed version, of the sample with the fewest; none where a sample has all."""
+    from coreai_torch import get_decomp_table
+
+    known = set(registered())
+    fewest: list[str] = []
+    for sample in islice(api.samples(_MOST), _FURTHER):
+        try:
+            probe = Probe(sample, inplace=api.name.endswith("_"), only_first=False).eval()
+            program = torch.export.export(probe, tuple(probe.inputs)).run_decompositions(get_decomp_table())
+        except Exception:
+            continue
+        called = {str(node.target) for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+        lacks = sorted(name for name in called if not known & {name.partition(".")[2], name.split(".")[1]})
+        if not lacks:
+            return []
+        fewest = min(fewest or lacks, lacks, key=lambda names: (len(names), names))
+    return fewest
+
+
 def _outcome(
     process: ConverterProcess, probe: Probe, program: Any, expected: Sequence[Tensor], supplies: bool
 ) -> dict[str, Any]:
@@ -150,13 +171,35 @@ def read(folder: Path, kind: str = "measured") -> list[dict[str, Any]]:
     ]
 
 
+def _grouped(missing: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Names by the operators that they lack."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, operators in sorted(missing.items()):
+        groups.setdefault(tuple(operators), []).append(name)
+    return [{"operators": list(operators), "names": names} for operators, names in sorted(groups.items())]
+
+
+def before(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """By version: the names that lack converters beside all older ones that were looked at (``older-0.4.0.json``)."""
+    older = {path.stem.partition("-")[2]: path for path in folder.glob("older-*.json")}
+    lacks = {version: json.loads(older[version].read_text("utf-8")) for version in sorted(older, key=_order)}
+    first: dict[str, dict[str, Sequence[str]]] = {}
+    for name in sorted({name for names in lacks.values() for name in names}):
+        known = [
+            version for version in [*lacks, metadata.version("coreai-torch")] if name not in lacks.get(version, {})
+        ]
+        first.setdefault(known[0], {})[name] = next(names[name] for names in lacks.values() if name in names)
+    return {version: _grouped(names) for version, names in sorted(first.items(), key=lambda item: _order(item[0]))}
+
+
 def table(
     measured: Iterable[Mapping[str, Any]],
     supplied: Iterable[Mapping[str, Any]],
     further: Iterable[Mapping[str, Any]],
     converters: Mapping[str, Sequence[str]],
-) -> str:
-    """The text of ``coreai_operators.json``; ``converters`` are names by the first version that has them.
+    older: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``coreai_operators.json`` holds; ``converters`` are names by the first version that has them, ``older`` those that lacked some.
 
     What lacks converters in the samples that were converted, and not in all of ``further`` ones, is left out, as is what is refused
     without a word that the use itself is not supported: of both another use may convert.
@@ -168,7 +211,7 @@ def table(
     may = {entry["name"] for entry in further if entry["may"]}
     by_export = {entry["name"] for entry in supplied if any(sample["is"] == "right" for sample in entry["samples"])}
     converts: list[str] = []
-    missing: dict[tuple[str, ...], list[str]] = {}
+    missing: dict[str, Sequence[str]] = {}
     refused: dict[str, str] = {}
     fails: dict[str, str] = {}
     wrong: dict[str, float] = {}
@@ -189,26 +232,19 @@ def table(
             refused[name] = _words(samples[0])
         elif set(by_kind) == {"missing"} and name not in may:
             fewest = min((sample["says"] for sample in samples), key=lambda says: (len(says), says))
-            missing.setdefault(tuple(fewest), []).append(name)
-    return (
-        json.dumps(
-            {
-                "version": metadata.version("coreai-torch"),
-                "torch": torch.__version__.partition("+")[0],
-                "converters": dict(converters),
-                "converts": converts,
-                "missing": [
-                    {"operators": list(operators), "names": names} for operators, names in sorted(missing.items())
-                ],
-                "refused": refused,
-                "fails": fails,
-                "supplied": sorted(by_export - set(converts)),
-                "wrong": {name: off if off < float("inf") else None for name, off in wrong.items()},
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+            missing[name] = fewest
+    return {
+        "version": metadata.version("coreai-torch"),
+        "torch": torch.__version__.partition("+")[0],
+        "converters": dict(converters),
+        "converts": converts,
+        "missing": _grouped(missing),
+        "refused": refused,
+        "fails": fails,
+        "supplied": sorted(by_export - set(converts)),
+        "before": dict(older),
+        "wrong": {name: off if off < float("inf") else None for name, off in wrong.items()},
+    }
 
 
 _OURS = (
@@ -240,11 +276,30 @@ def converters_by_version(folder: Path) -> dict[str, list[str]]:
     listed = {path.stem.partition("-")[2]: path for path in folder.glob("converters-*.json")}
     since: dict[str, list[str]] = {}
     seen: set[str] = set()
-    for version in sorted(listed, key=lambda version: [int(part) for part in version.split(".")]):
+    for version in sorted(listed, key=_order):
         names = set(json.loads(listed[version].read_text("utf-8")))
         since[version] = sorted(names - seen)
         seen |= names
     return since
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def _written(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file is to hold: of what was not measured in a folder, what it holds now."""
+    found = table(
+        read(place), read(place, "supplied"), read(place, "further"), converters_by_version(place), before(place)
+    )
+    wanted = {"supplied": "supplied-*", "converters": "converters-*", "before": "older-*"}
+    held = {key for key in found if any(place.glob(wanted.get(key, "measured-*")))}
+    known = {key: found[key] if key in held else now[key] for key in found}
+    if "supplied" in held and "converts" not in held:
+        # Names that were not tried again are as they were.
+        tried = {entry["name"] for entry in read(place, "supplied")}
+        known["supplied"] = sorted({*found["supplied"], *(name for name in now["supplied"] if name not in tried)})
+    return known
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -253,16 +308,20 @@ def main(arguments: Sequence[str]) -> None:
     place = Path(folder)
     if what == "write":
         written = Path(str(resources.files("modellint.data").joinpath("coreai_operators.json")))
-        written.write_text(
-            table(read(place), read(place, "supplied"), read(place, "further"), converters_by_version(place)), "utf-8"
-        )
+        now = json.loads(written.read_text("utf-8"))
+        written.write_text(json.dumps(_written(place, now), indent=1) + "\n", "utf-8")
+    if what == "older":
+        from modellint.data.coreai_operators import table as known
+
+        lacks = {name: found for name in sorted(known().converts) if (found := lacking(apis()[name]))}
+        (place / f"older-{metadata.version('coreai-torch')}.json").write_text(json.dumps(lacks), "utf-8")
     if what == "further":
         with (place / "further-0.jsonl").open("a", encoding="utf-8") as stream:
             done = {entry["name"] for entry in read(place, "further")}
-            lacking = {
+            refused = {
                 entry["name"] for entry in read(place) if {sample["is"] for sample in entry["samples"]} == {"missing"}
             }
-            for name in sorted(lacking - done):
+            for name in sorted(refused - done):
                 stream.write(json.dumps({"name": name, "may": may_convert(apis()[name])}) + "\n")
                 stream.flush()
     if what == "supplied":

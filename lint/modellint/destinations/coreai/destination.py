@@ -64,12 +64,12 @@ class CoreAI(Destination):
     def operators(
         self, names: Sequence[str], version: str | None, hints_of: Callable[[str], Iterable[Hint]]
     ) -> list[Support]:
-        """What was measured beside one version of coreai-torch; ``version`` is one of coremltools. Raises ``UnknownOperator``."""
+        """What was measured beside a version of coreai-torch. Raises ``UnknownOperator``."""
         from modellint.destinations.coreai import operator_support
 
         if not names:
-            return list(operator_support.everything())
-        return list(dict.fromkeys(map(operator_support.support, names)))
+            return list(operator_support.everything(version))
+        return list(dict.fromkeys(operator_support.support(name, version) for name in names))
 
     def faults(self, finding: Diagnostic, routes: tuple[str, ...]) -> tuple[str, ...]:
         """The one route, where the rule's finding was measured to be another program for Core AI too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from modellint.data.coreai_operators import table
+from modellint.data.coreai_operators import known_version, missing, table, versions
 from modellint.destinations.destination import UnknownOperator
 from modellint.destinations.operator_names import long_name, operator_kind, unknown_operator
 from modellint.results.operator_support import Hint, Route, Support
@@ -18,13 +18,13 @@ _NO_ROUTE = Route(None)
 _BY_EXPORT = "modellint export decomposes it"
 
 
-def support(name: str) -> Support:
+def support(name: str, version: str | None = None) -> Support:
     """What is known of a name: an operator, or a function, method or layer. Raises ``UnknownOperator``."""
     text = long_name(name)
-    known = table()
+    known, lacks = table(), missing(version)
     ours = (Hint("rewrite", _BY_EXPORT),) if text in known.supplied else ()
-    if text in known.missing:
-        lacking = _lacking(known.missing[text])
+    if text in lacks:
+        lacking = _lacking(lacks[text], version)
         return lacking._replace(hints=(*lacking.hints, *ours))
     if text in known.refused:
         return _with_converter(text, (text,), f"every use that was tried is refused: {known.refused[text]}", False)
@@ -38,37 +38,40 @@ def support(name: str) -> Support:
         )
     if text in known.converts:
         return _with_converter(text, (text,), None, True)
-    since, lacks = _converters(), _by_missing()
-    kind = operator_kind(text, {*since, *lacks})
+    since, by_kind = _converters(version), _by_missing(version)
+    kind = operator_kind(text, {*since, *by_kind})
     if kind in since:
-        return _of_converter(kind)
-    if kind in lacks:
-        return _lacking((f"aten.{kind}",))
-    raise UnknownOperator(unknown_operator(name, {*since, *lacks, *known.missing, *known.converts}))
+        return _of_converter(kind, since[kind])
+    if kind in by_kind:
+        return _lacking((f"aten.{kind}",), version)
+    raise UnknownOperator(unknown_operator(name, {*since, *by_kind, *lacks, *known.converts}))
 
 
-def everything() -> Iterator[Support]:
+def everything(version: str | None = None) -> Iterator[Support]:
     """All operators with a converter, and those that something of PyTorch's API lacks, by name."""
-    since, lacks = _converters(), _by_missing()
+    since, lacks = _converters(version), _by_missing(version)
     for kind in sorted({*since, *lacks}):
-        yield _of_converter(kind) if kind in since else _lacking((f"aten.{kind}",))
+        yield _of_converter(kind, since[kind]) if kind in since else _lacking((f"aten.{kind}",), version)
 
 
 @lru_cache
-def _converters() -> Mapping[str, str]:
-    """Each operator of which some overload has a converter, with the first version that has one."""
+def _converters(asked: str | None) -> Mapping[str, str]:
+    """Each operator of which some overload has a converter beside a version, with the first that has one."""
+    known = versions()
+    known = known[: known.index(known_version(asked)) + 1]
     first: dict[str, str] = {}
     for name, version in table().since.items():
         kind = name.partition(".")[0]
-        first[kind] = min(first.get(kind, version), version)
+        if version in known:
+            first[kind] = min(first.get(kind, version), version)
     return first
 
 
 @lru_cache
-def _by_missing() -> Mapping[str, tuple[str, ...]]:
+def _by_missing(version: str | None) -> Mapping[str, tuple[str, ...]]:
     """Each operator that is lacking, with the names of PyTorch's API that run it."""
     names: dict[str, tuple[str, ...]] = {}
-    for name, operators in table().missing.items():
+    for name, operators in missing(version).items():
         for operator in operators:
             kind = _kind(operator)
             names[kind] = (*names.get(kind, ()), name)
@@ -79,15 +82,14 @@ def _kind(operator: str) -> str:
     return operator.removeprefix("aten.").partition(".")[0]
 
 
-def _lacking(operators: tuple[str, ...]) -> Support:
+def _lacking(operators: tuple[str, ...], version: str | None) -> Support:
     kind = _kind(operators[0])
     also = [f"aten::{_kind(operator)}" for operator in operators[1:]]
     hints = (Hint("missing", f"and no converter for {', '.join(also)}"),) if also else ()
-    return Support(f"aten::{kind}", _by_missing().get(kind, ()), False, _NO_ROUTE, _NO_ROUTE, _SYSTEM, hints)
+    return Support(f"aten::{kind}", _by_missing(version).get(kind, ()), False, _NO_ROUTE, _NO_ROUTE, _SYSTEM, hints)
 
 
-def _of_converter(kind: str) -> Support:
-    since = _converters()[kind]
+def _of_converter(kind: str, since: str) -> Support:
     return Support(f"aten::{kind}", (), True, _NO_ROUTE, Route(since, False, True), _SYSTEM)
 
 

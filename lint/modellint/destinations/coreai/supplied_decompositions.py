@@ -41,17 +41,22 @@ def supplied(operator: Any) -> Replacement | None:
     """What is done about an operator without a converter, or one of which a use is refused; None where nothing is known."""
     if operator in _SUPPLIED:
         return _SUPPLIED[operator]
-    if shared := _shared(operator):
-        return Replacement(
-            partial(_first, shared), BIT_EQUAL if all(each.exactness == BIT_EQUAL for each in shared) else ROUNDS
-        )
+    shared = _shared(operator)
+    is_exact = all(each.exactness == BIT_EQUAL for each in shared)
+    functions = [each.function for each in shared]
+    if function := _of_pytorch(operator):
+        functions.append(function)
+    if not functions:
+        return None
+    return Replacement(partial(_first, functions), (BIT_EQUAL if is_exact else ROUNDS) if shared else TORCHS)
+
+
+def _of_pytorch(operator: Any) -> Function | None:
     from torch._decomp import decomposition_table
 
     function = decomposition_table.get(operator)
     # Those of `torch._refs` end in primitive operators, which have no converters.
-    if function is None or not function.__module__.startswith("torch._decomp"):
-        return None
-    return Replacement(function, TORCHS)
+    return function if function is not None and function.__module__.startswith("torch._decomp") else None
 
 
 def _shared(operator: Any) -> list[Decomposition]:
@@ -71,12 +76,12 @@ def _by_name() -> Mapping[str, Sequence[Decomposition]]:
     return table
 
 
-def _first(shared: Sequence[Decomposition], *args: Any, **kwargs: Any) -> Any:
+def _first(functions: Sequence[Function], *args: Any, **kwargs: Any) -> Any:
     """What the first decomposition makes that takes the arguments."""
-    for each in shared:
+    for function in functions:
         try:
             with ConstantsByOperators():
-                result = each.function(*args, **kwargs)
+                result = function(*args, **kwargs)
         except (NotImplementedError, TypeError):
             # Another overload's, or not written for these.
             continue
