@@ -124,8 +124,14 @@ def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
     return solved(x, b) if left else solved(x.mT, b.mT).mT
 
 
-@decomposes("_linalg_solve_ex", exactness=EXACTNESS)
+@decomposes("linalg_solve_ex", exactness=EXACTNESS)
 def linalg_solve_ex(x: Tensor, b: Tensor, left: bool = True, check_errors: bool = False) -> Any:
+    """Solution of linear systems, and zeros for the error code."""
+    return linalg_solve(x, b, left), _no_error(x)
+
+
+@decomposes("_linalg_solve_ex", exactness=EXACTNESS)
+def linalg_solve_parts(x: Tensor, b: Tensor, left: bool = True, check_errors: bool = False) -> Any:
     """Solution of linear systems, with the LU factorization, its pivots, and zeros for the error code."""
     factors, pivots = linalg_lu_factor(x)
     return linalg_solve(x, b, left), factors, pivots, _no_error(x)
