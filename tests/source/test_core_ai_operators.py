@@ -96,6 +96,32 @@ def test_ops_tells_what_converts(name: str) -> None:
     assert row["target"] == "iOS27"
 
 
+@pytest.mark.parametrize(("version", "lacks"), [("0.4.0", True), ("0.4.1", True), ("0.4.2", False), ("0.4.3", False)])
+def test_an_older_converter_lacks_more(tmp_path: Path, version: str, lacks: bool) -> None:
+    text = NET.replace("torch.cumprod(x, 1)", "torch.atan2(x, x + 1)")
+    (tmp_path / "net.py").write_text(text, "utf-8")
+    words = ["check", str(tmp_path / "net.py"), "--destination", "coreai", "--coreai-version", version, "--no-cache"]
+    done = CliRunner().invoke(cli, [*words, "--output-format", "concise"])
+    assert (f"coreai-torch {version} has no converter for `aten.atan2.default`" in done.stdout) == lacks
+    asked = ["ops", "--destination", "coreai", "torch.atan2", "--coreai-version", version, "--output-format", "json"]
+    (row,) = json.loads(CliRunner().invoke(cli, asked).stdout)
+    assert row["converter"] is not lacks
+    assert row["routes"]["export"]["since"] == (None if lacks else "0.4.2")
+
+
+def test_a_version_is_of_its_own_destination(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET, "utf-8")
+    for words in (["--coreai-version", "0.4.1"], ["--destination", "coreai", "--coreai-version", "9.0"]):
+        for command in (["check", str(tmp_path / "net.py")], ["ops", "torch.add"]):
+            done = CliRunner().invoke(cli, [*command, *words])
+            assert done.exit_code == 2
+            assert "--coreai-version" in done.stderr
+    (tmp_path / "modellint.toml").write_text("destination = 'coreai'\ncoreai-version = '0.3'\n", "utf-8")
+    done = CliRunner().invoke(cli, ["check", str(tmp_path / "net.py")])
+    assert done.exit_code == 2
+    assert "it knows 0.4.0, 0.4.1, 0.4.2, 0.4.3" in done.stderr
+
+
 def test_ops_names_the_nearest(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["ops", "--destination", "coreai", "torch.cumpord"])
     assert done.exit_code == 2

@@ -94,6 +94,11 @@ def missing(version: str | None = None) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
+def converts_since(name: str) -> str:
+    """The first version that has converters for all that a name of PyTorch's API runs, which converts beside the newest."""
+    return next((version for version, names in table().before.items() if name in names), versions()[0])
+
+
 def missing_operators(name: str, version: str | None = None) -> tuple[str, ...]:
     """The operators that coreai-torch has no converter for, and that each use of a name runs (``aten.cumprod.default``)."""
     return missing(version).get(public_name(name), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from modellint.data.coreai_operators import known_version, missing, table, versions
+from modellint.data.coreai_operators import converts_since, known_version, missing, table, versions
 from modellint.destinations.destination import UnknownOperator
 from modellint.destinations.operator_names import long_name, operator_kind, unknown_operator
 from modellint.results.operator_support import Hint, Route, Support
@@ -97,5 +97,5 @@ def _with_converter(name: str, names: tuple[str, ...], limit: str | None, conver
     hints = () if limit is None else (Hint("refused", limit),)
     if name in table().supplied:
         hints = (*hints, Hint("rewrite", _BY_EXPORT))
-    route = Route(table().version, False, True) if converts else _NO_ROUTE
+    route = Route(converts_since(name), False, True) if converts else _NO_ROUTE
     return Support(name, names, True, _NO_ROUTE, route, _SYSTEM, hints)
