@@ -3,7 +3,7 @@
 python docs/make.py pages [PLUGIN...]  docs/rules/*.md, which are not committed: the site needs them; with the rules of these plug-ins
 python docs/make.py examples           the fixed twins in examples/fixed
 python docs/make.py settings           the JSON Schema of the settings, and the tables of docs/settings.md and docs/command-line.md
-python docs/make.py faults             the tables of docs/coremltools-faults.md, and docs/coremltools-reports.md
+python docs/make.py faults             the tables of docs/coremltools-faults.md, docs/coremltools-reports.md and docs/coreai-faults.md
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from modellint import settings_json_schema
 from modellint.cli import cli, help_pages
-from modellint.measure import fault_pages
+from modellint.measure import coreai_fault_page, fault_pages
 from modellint.plugins import choose
 from modellint.rule import Page, Rule
 from modellint.run import all_rules
@@ -121,13 +121,17 @@ def generated() -> dict[Path, str]:
 
 
 def faults() -> dict[Path, str]:
-    """The pages of coremltools' faults, by file: the tables of one, between markers with their names, and all of the other."""
+    """The pages of the converters' faults, by file: the tables of one, between markers with their names, and all of the others."""
     path = ROOT / "docs" / "coremltools-faults.md"
     text = path.read_text("utf-8")
     for name, content in fault_pages.tables().items():
         before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
         text = f"{before}{begin}{content}{_END}{rest.partition(_END)[2]}"
-    return {path: text, ROOT / "docs" / "coremltools-reports.md": fault_pages.reports()}
+    return {
+        path: text,
+        ROOT / "docs" / "coremltools-reports.md": fault_pages.reports(),
+        ROOT / "docs" / "coreai-faults.md": coreai_fault_page.page(),
+    }
 
 
 def main() -> int:

@@ -62,7 +62,7 @@ class _Worker:
                 __import__(library)
         captured, self._exported = torch.export.load(program), None
         began = time.perf_counter()
-        supply = _Supply(supplies)
+        supply = _Supply(supplies, {node.target for node in captured.graph.nodes if node.op == "call_function"})
         while True:
             exported = captured.run_decompositions(supply.over(coreai_torch.get_decomp_table()))
             if refused := _refused_outputs(exported):
@@ -198,8 +198,10 @@ def _prepared(
 class _Supply:
     """The decompositions that a program is given beside the converter's own, and which of them took part."""
 
-    def __init__(self, wanted: bool) -> None:
+    def __init__(self, wanted: bool, captured: set[Any]) -> None:
         self._wanted = wanted
+        self._captured = captured
+        """The operators of the program as it was captured."""
         self._supplied: dict[Any, Any] = {}
         self._used: dict[str, list[str]] = {}
 
@@ -212,7 +214,8 @@ class _Supply:
 
         self._used.clear()
         ours = {
-            operator: self._noting(operator, "mended", table.get(operator), each) for operator, each in mends().items()
+            operator: self._noting(operator, "mended", table.get(operator), each)
+            for operator, each in mends(self._captured).items()
         }
         for operator, each in (*composites().items(), *self._supplied.items()):
             ours[operator] = self._noting(operator, "supplied", ours.get(operator) or table.get(operator), each)

@@ -6,22 +6,28 @@ as they are. What coreai-torch 0.4.3 gets wrong is listed in `docs/coreai.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreai.supplied_decompositions import ROUNDS, Replacement
+from modellint.destinations.coreai.supplied_decompositions import ROUNDS, Replacement, shared, supplied
+from modellint.destinations.decompositions.attention import scaled_dot_product_attention
 from modellint.destinations.decompositions.table import BIT_EQUAL, Function
 
 aten = torch.ops.aten
 
 
-def mends() -> Mapping[Any, Replacement]:
-    """By operator what is decomposed wherever coreai-torch converts it to something else."""
-    return _MENDS
+def mends(captured: Collection[Any]) -> Mapping[Any, Replacement]:
+    """By operator what is decomposed wherever coreai-torch converts it to something else, or to what cannot be run.
+
+    ``captured`` are the operators of the program as it was captured: a pooling gives indices only where they are asked for there.
+    """
+    indexed = {operator: each for operator, each in _INDEXED.items() if operator in captured}
+    always = {operator: found for operator in _FAILING if (found := supplied(operator)) is not None}
+    return {**_MENDS, **always, **indexed}
 
 
 def _scaled(operator: Function, x: Tensor, y: Any, *, alpha: float = 1) -> Any:
@@ -43,8 +49,16 @@ def _of_floats(operator: Function, x: Tensor, y: Any) -> Any:
     return NotImplemented
 
 
+_BYTES = (torch.int8, torch.uint8)
+
+
 def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any:
     """A cast of floats to integers: one back to floats after it has the converter delete both."""
+    if dtype in _BYTES and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
+        # Wrapped as PyTorch does it; the converter saturates.
+        low = torch.bitwise_and(x.to(torch.int32), torch.full((), 255, dtype=torch.int32))
+        low = torch.where(low > 127, low - 256, low) if dtype is torch.int8 else low
+        return aten._to_copy.default(low, dtype=dtype, **rest)
     if dtype is None or dtype.is_floating_point or dtype is torch.bool or not x.dtype.is_floating_point:
         return NotImplemented
     return aten._to_copy.default(torch.trunc(x), dtype=dtype, **rest)
@@ -52,7 +66,36 @@ def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any
 
 def _bitwise_not(x: Tensor) -> Any:
     """The complement of signed integers, which the converter computes in float32."""
-    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else -x - 1
+    if x.dtype is torch.uint8:
+        return (255 - x.to(torch.int32)).to(torch.uint8)
+    return NotImplemented if x.dtype is torch.bool else -x - 1
+
+
+def _sum(
+    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
+    """The sum over an axis of size 0, which the converter leaves to what is in memory."""
+    dims = dim or range(x.dim())
+    if not any(isinstance(x.shape[at], int) and x.shape[at] == 0 for at in dims):
+        return NotImplemented
+    shape = [1 if at in {each % x.dim() for each in dims} else size for at, size in enumerate(x.shape)]
+    zeros = torch.zeros(shape, dtype=dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
+    return zeros if keepdim else zeros.squeeze(list(dims))
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *rest: Any, **options: Any) -> Any:
+    """Attention with a mask of truth values: a query that sees no key gives zeros, and to the converter the mean."""
+    if attn_mask is None or attn_mask.dtype is not torch.bool:
+        return NotImplemented
+    return scaled_dot_product_attention(q, k, v, attn_mask, *rest, **options)
+
+
+def _addmm(x: Tensor, first: Tensor, second: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """A product that nothing is added to, by ``beta=0``: the converter multiplies NaN and infinity by 0."""
+    if beta:
+        return NotImplemented
+    product = torch.mm(first, second)
+    return product if alpha == 1 else product * alpha
 
 
 def _avg_pool(
@@ -122,7 +165,18 @@ def _log1p(x: Tensor) -> Any:
     return torch.where(x.abs() < 0.25, series * near, torch.log(1.0 + x))
 
 
+_FAILING = (aten.isclose.default, aten.logaddexp.default)
+"""What converts, and cannot be run."""
+_INDEXED = {
+    operator: replacement
+    for operator in (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+    if (replacement := shared(operator)) is not None
+}
+"""What gives zeros for indices."""
 _MENDS: dict[Any, Replacement] = {
+    aten.sum.dim_IntList: Replacement(_sum, BIT_EQUAL),
+    aten.addmm.default: Replacement(_addmm, BIT_EQUAL),
+    aten.scaled_dot_product_attention.default: Replacement(_attention, ROUNDS),
     aten.add.Tensor: Replacement(partial(_scaled, torch.add), ROUNDS),
     aten.sub.Tensor: Replacement(partial(_scaled, torch.sub), ROUNDS),
     aten.rsub.Scalar: Replacement(_scaled_reversed, ROUNDS),

@@ -39,16 +39,19 @@ def composites() -> Mapping[Any, Replacement]:
 
 def supplied(operator: Any) -> Replacement | None:
     """What is done about an operator without a converter, or one of which a use is refused; None where nothing is known."""
-    if operator in _SUPPLIED:
-        return _SUPPLIED[operator]
-    shared = _shared(operator)
-    is_exact = all(each.exactness == BIT_EQUAL for each in shared)
-    functions = [each.function for each in shared]
+    return _SUPPLIED.get(operator) or shared(operator)
+
+
+def shared(operator: Any) -> Replacement | None:
+    """What every destination has for an operator, or PyTorch itself."""
+    found = _shared(operator)
+    is_exact = all(each.exactness == BIT_EQUAL for each in found)
+    functions = [each.function for each in found]
     if function := _of_pytorch(operator):
         functions.append(function)
     if not functions:
         return None
-    return Replacement(partial(_first, functions), (BIT_EQUAL if is_exact else ROUNDS) if shared else TORCHS)
+    return Replacement(partial(_first, functions), (BIT_EQUAL if is_exact else ROUNDS) if found else TORCHS)
 
 
 def _of_pytorch(operator: Any) -> Function | None:
