@@ -17,6 +17,7 @@ from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.destinations.coreml.private.reduce_mean_fusion import exact_means
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
+from modellint.destinations.coreml.supplied_converters.constant_folding import folded
 from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
 from modellint.destinations.decompositions.table import BIT_EQUAL, decompositions
 
@@ -203,6 +204,12 @@ def _as_registered(name: str, converters: Sequence[Converter], parts: Supplied) 
             if result is not NotImplemented:
                 _put(call, result)
                 parts.note(converter.operator, kind, converter.exactness, node.name)
+                return
+        if original is None or refusal is not None:
+            result = folded(converters[0].operator, call)
+            if result is not NotImplemented:
+                _put(call, result)
+                parts.note(converters[0].operator, kind, BIT_EQUAL, node.name)
                 return
         if refusal is not None:
             raise refusal
