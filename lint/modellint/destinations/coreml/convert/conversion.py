@@ -12,6 +12,7 @@ import torch
 
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
+    asserted_values,
     bfloat16_constants,
     functionalized_write_repair,
     node_name_collisions,
@@ -20,6 +21,7 @@ from modellint.destinations.coreml.capture import (
 )
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
+from modellint.destinations.coreml.private.failed_fusion import failed_fusion
 from modellint.destinations.coreml.private.mil_programs import program_of
 from modellint.destinations.coreml.private.pass_overhead import lean_passes
 
@@ -141,6 +143,7 @@ class _Exports(Sequence[Captured]):
                 warnings.simplefilter("ignore")
                 exported = routes.decomposed(self._program, core)
                 if self._supplied:
+                    asserted_values.remove(exported.program)
                     bfloat16_constants.widen(exported.program)
                     functionalized_write_repair.restore(exported.program)
                     node_name_collisions.part(exported.program)
@@ -196,7 +199,15 @@ def convert(captured: Captured, destination: Destination, precision: str, suppli
     from modellint.destinations.coreml import supplied_converters
 
     with supplied_converters.supplied(destination) as ours:
-        return converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
+        while True:
+            try:
+                return converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
+            except NotConverted as error:
+                failed = failed_fusion(error.__cause__)
+                if failed is None or ours.pipeline is None or failed not in ours.pipeline.passes:
+                    raise
+                ours.pipeline.remove_passes({failed})
+                ours.forget()
 
 
 def converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.registration import Supplied, Used
@@ -16,7 +16,10 @@ class Nothing(NamedTuple):
     """Record of a conversion without supplied converters: the installed coremltools takes none."""
 
     used: tuple[Used, ...] = ()
-    pipeline: None = None
+    pipeline: Any = None
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
 
 
 def supplied(destination: Destination) -> AbstractContextManager[Supplied | Nothing]:

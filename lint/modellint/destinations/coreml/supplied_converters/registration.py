@@ -60,6 +60,10 @@ class Supplied:
         """Remember that a converter converted a node."""
         self._nodes.setdefault((operator, kind, exactness), []).append(node)
 
+    def forget(self) -> None:
+        """Begin anew: another conversion follows."""
+        self._nodes.clear()
+
     @property
     def used(self) -> list[Used]:
         """The converters that took part, in the order of their first use."""
