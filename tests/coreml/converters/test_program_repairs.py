@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import coremltools as ct
 import pytest
 import torch
 from torch import nn
@@ -39,3 +40,40 @@ class Asserting(nn.Module):
 def test_it_is_exported_and_agrees(model: nn.Module, inputs: tuple[torch.Tensor, ...], frontend: str) -> None:
     exported = modellint.export(model.eval(), inputs, frontend=frontend)
     assert exported.verification.verdict == "agrees"
+
+
+READS = {
+    "not used": lambda a, b: a.squeeze(1) * 2,
+    "added": lambda a, b: (a + b) * 2,
+    "a sum that keeps the axis": lambda a, b: a.sum(1, keepdim=True) + b.sum(1, keepdim=True),
+    "one more axis": lambda a, b: a.unsqueeze(1) + b.unsqueeze(1),
+    "read twice": lambda a, b: a.squeeze(1) + b.squeeze(1) * a.relu().squeeze(1),
+}
+
+
+def taken_apart(read) -> nn.Module:
+    """A model that stacks its inputs, splits them off again, and reads the parts."""
+
+    class Net(nn.Module):
+        def forward(self, x, y):
+            return read(*torch.split(torch.stack([x, y], 1), 1, 1))
+
+    return Net().eval()
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_check_tells_what_the_pass_falls_over(read) -> None:
+    inputs = torch.randn(2, 3), torch.randn(2, 3)
+    model = taken_apart(read)
+    found = modellint.check_model(model, example_inputs=inputs, frontend="trace").diagnostics
+    assert ["fuse_stack_split" in one.message for one in found if one.code == "OPS002"] == [True]
+    types = [ct.TensorType(shape=one.shape) for one in inputs]
+    with pytest.raises((AttributeError, IndexError, ValueError)):
+        ct.convert(torch.jit.trace(model, inputs), inputs=types)
+
+
+def test_what_the_pass_takes_is_no_finding() -> None:
+    inputs = torch.randn(2, 3), torch.randn(2, 3)
+    for read in (lambda a, b: a.squeeze(1) * b.squeeze(1), lambda a, b: a.sum(1) + b.sum(1)):
+        report = modellint.check_model(taken_apart(read), example_inputs=inputs, frontend="trace")
+        assert not [one for one in report.diagnostics if one.code == "OPS002"]

@@ -16,6 +16,7 @@ from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreml import installed_versions
 from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
+from modellint.destinations.coreml.dry_run.failing_fusion import failing_splits
 from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
 from modellint.destinations.coreml.private.entry_points import ct, silence, specification
 from modellint.destinations.coreml.private.installed_capabilities import facts, known, lacks, limits
@@ -204,6 +205,8 @@ class _Attempt:
         failures = list(front_end.failures)
         if program is not None:
             failures += self._wide(program, front_end)
+            # An export does without a pass that fails.
+            failures += () if pipeline is not None else self._fused(program, front_end)
         seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
         blockers = tuple(grouped(self._blocker(failure, captured) for failure in failures))
         return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
@@ -275,6 +278,11 @@ class _Attempt:
             else:
                 message = f"the result has {wide.rank} {most}, and no pass of coremltools merges them"
                 yield Failure("rank", front_end.origin(wide.operation), message)
+
+    def _fused(self, program: Any, front_end: FrontEnd) -> Iterator[Failure]:
+        for split, reason in failing_splits(program):
+            message = f"a pass of coremltools, fuse_stack_split, fails at parts of what was stacked: {reason}"
+            yield Failure("crash", front_end.origin(split), message)
 
     def _blocker(self, failure: Failure, captured: routes.Captured) -> Blocker:
         origin = None if failure.node is None else captured.origin(failure.node)
