@@ -77,3 +77,10 @@ def test_what_the_pass_takes_is_no_finding() -> None:
     for read in (lambda a, b: a.squeeze(1) * b.squeeze(1), lambda a, b: a.sum(1) + b.sum(1)):
         report = modellint.check_model(taken_apart(read), example_inputs=inputs, frontend="trace")
         assert not [one for one in report.diagnostics if one.code == "OPS002"]
+
+
+def test_a_norm_that_the_pass_would_drop_is_exported() -> None:
+    inputs = torch.randn(2, 3), torch.randn(2, 3)
+    norms = taken_apart(lambda a, b: torch.linalg.vector_norm(a, dim=1) + torch.linalg.vector_norm(b, dim=1))
+    assert modellint.verify(norms, inputs, frontend="trace").verdict == "differs"
+    assert modellint.export(norms, inputs, frontend="trace").verification.verdict == "agrees"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.own_coverage import Unless
     from modellint.settings import Destination
 
+_WRONG_PASS = "common::fuse_stack_split"
+"""It takes whatever reads a part of what was stacked for a squeeze: it falls over most, and drops a norm over that axis."""
 Kind = Literal["supplied", "mended"]
 Form = Literal["torch", "mil", "call"]
 Make = Callable[..., Any]
@@ -182,6 +184,8 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         parts.pipeline = high_rank_pass.pipeline(
             lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""), empty_broadcast_pass.NAME
         )
+        if _WRONG_PASS in parts.pipeline.passes:
+            parts.pipeline.remove_passes({_WRONG_PASS})
         yield parts
 
 
