@@ -74,6 +74,7 @@ conv_transpose3d | 1x2x3x3x3 | F.conv_transpose3d(x, torch.ones(2, 3, 2, 2, 2), 
 conv_transpose3d_groups | 1x4x3x3x3 | F.conv_transpose3d(x, torch.linspace(0, 1, 4 * 27 * 2).reshape(4, 2, 3, 3, 3), groups=2)
 attention_of_other_size | 1x2x3x4 1x2x5x4 1x2x5x6 | F.scaled_dot_product_attention(x, y, z)
 attention_with_mask | 1x2x3x4 1x2x3x4 1x2x3x6 | F.scaled_dot_product_attention(x, y, z, is_causal=True)
+attention_of_hidden_row | 1x2x2x4 1x2x2x4 1x2x2x6 | F.scaled_dot_product_attention(x, y, z, torch.tensor([[True], [False]]).expand(2, 2))
 scatter_add | 3x4 3x4 | torch.zeros(3, 6).scatter_add(1, (x * 10).long().clamp(0, 5), y)
 scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
 index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)

@@ -53,9 +53,9 @@ _BYTES = (torch.int8, torch.uint8)
 
 
 def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any:
-    """A cast of floats to integers: one back to floats after it has the converter delete both."""
+    """A cast: of integers to eight bits, which saturates; of floats to integers, which the converter deletes with one back."""
     if dtype in _BYTES and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
-        # Wrapped as PyTorch does it; the converter saturates.
+        # Wrapped as PyTorch does it.
         low = torch.bitwise_and(x.to(torch.int32), torch.full((), 255, dtype=torch.int32))
         low = torch.where(low > 127, low - 256, low) if dtype is torch.int8 else low
         return aten._to_copy.default(low, dtype=dtype, **rest)

@@ -181,7 +181,11 @@ def _attention(
         attn_mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
     if attn_mask is not None:
         is_mask = attn_mask.dtype is torch.bool
-        scores = torch.where(attn_mask, scores, -math.inf) if is_mask else scores + attn_mask
+        if is_mask:
+            # A query that sees no key gives zeros.
+            seen = torch.amax(attn_mask.to(scores.dtype), -1, keepdim=True)
+            return torch.softmax(torch.where(attn_mask, scores, -3e38), -1) * seen @ v
+        scores = scores + attn_mask
     return torch.softmax(scores, -1) @ v
 
 
