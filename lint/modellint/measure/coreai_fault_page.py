@@ -27,8 +27,10 @@ converter.to_coreai().save_asset(Path("net.aimodel"))
 async def main():
     async with AIModelAsset.load(Path("net.aimodel")).executable() as opened:
         main = opened.load_function("main")
-        arrays = (tensor.numpy().astype(main.desc.input_descriptor(name).dtype) for name, tensor in zip(main.desc.input_names, inputs))
-        results = await main(dict(zip(main.desc.input_names, map(NDArray, arrays))))
+        fed = {}
+        for name, tensor in zip(main.desc.input_names, inputs):
+            fed[name] = NDArray(tensor.numpy().astype(main.desc.input_descriptor(name).dtype))
+        results = await main(fed)
         print(model(*inputs), [value.numpy() for value in results.values()])
 
 
