@@ -30,11 +30,13 @@ class VersionFacts(NamedTuple):
     """The version beside which it was measured."""
     prelu_ranks: tuple[int, ...]
     """The ranks at which it takes slopes of a `PReLU` that differ, by a trace."""
-    reads_unused: bool = True
+    reads_unused: bool
     """Whether it reads, and may refuse, operators of an exported program whose results nothing uses."""
-    numpy_below: str | None = None
-    """The first numpy that breaks its conversion of traced models."""
-    retired: tuple[str, ...] = ()
+    fuses_any_reader: bool
+    """Whether its pass `fuse_stack_split` takes whatever reads a part of what was stacked for a squeeze."""
+    numpy_below: str | None
+    """The first numpy that breaks its conversion of traced models; None where no limit is known."""
+    retired: tuple[str, ...]
     """Names of operators for which an export supplies a converter to older versions, and this one has its own, which is right."""
 
 

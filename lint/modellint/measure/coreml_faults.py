@@ -1,8 +1,9 @@
 """Runs of the programs of known faults: writes the results beside the installed coremltools below ``data/coreml``.
 
-``python -m modellint.measure.coreml_faults [--name NAME] [--every N]``, in an environment that has the version, and torch. Every
-program is converted by both routes, in single and in half precision, and executed; the numbers are compared with PyTorch's. A state
-between two versions is named by its commit, ``--name main-1234567``. ``--every 5`` runs every fifth fault, and prints what it finds.
+``python -m modellint.measure.coreml_faults [--name NAME] [--every N | --fault ID]``, in an environment that has the version, and
+torch. Every program is converted by both routes, in single and in half precision, and executed; the numbers are compared with
+PyTorch's. A state between two versions is named by its commit, ``--name main-1234567``. ``--every 5`` runs every fifth fault, and
+prints what it finds; ``--fault ID`` runs one, and leaves what is written of the others.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from modellint.data.coreml_faults import (
     constants,
     conversions,
     place,
+    results,
     text,
 )
 from modellint.destinations.comparison.tensor_difference import LIMIT, compare
@@ -60,10 +62,10 @@ def faults() -> tuple[Fault, ...]:
     return conversions() + constants()
 
 
-def jobs(every: int = 1) -> Iterator[Job]:
-    """What is to be run, of every n-th fault."""
+def jobs(every: int = 1, only: str = "") -> Iterator[Job]:
+    """What is to be run, of every n-th fault, or of the one that ``only`` names."""
     for position, fault in enumerate(faults()):
-        if position % every:
+        if position % every or (only and fault.id != only):
             continue
         for number, program in enumerate(fault.programs):
             if fault in constants():
@@ -305,12 +307,12 @@ def _serve(pipe: Connection) -> None:
         pipe.send(run(job))
 
 
-def measured(name: str = "", every: int = 1) -> Results:
-    """What is found beside the installed version, of every n-th fault."""
+def measured(name: str = "", every: int = 1, only: str = "") -> Results:
+    """What is found beside the installed version, of every n-th fault, or of one."""
     outcomes: dict[str, dict[str, dict[str, Outcome]]] = {}
     worker = Worker()
     try:
-        for job in jobs(every):
+        for job in jobs(every, only):
             fault = faults()[job[0]]
             of_program = outcomes.setdefault(fault.id, {}).setdefault(fault.programs[job[1]].name, {})
             of_program.update(worker.ask(job))
@@ -325,8 +327,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="", help="default: the version")
     parser.add_argument("--every", type=int, default=1, help="run every n-th fault, and write nothing")
+    parser.add_argument(
+        "--fault", default="", choices=[fault.id for fault in faults()], metavar="ID", help="run one fault"
+    )
     given = parser.parse_args()
-    found = measured(given.name, given.every)
+    found = measured(given.name, given.every, given.fault)
+    if given.fault:
+        kept = next((each for each in results() if (each.name, each.digest) == (found.name, found.digest)), None)
+        if kept is None or kept.torch != found.torch:
+            parser.error(f"nothing is written of {found.name} beside torch {found.torch}: run it without --fault")
+        found = found._replace(outcomes={**kept.outcomes, **found.outcomes})
     if given.every > 1:
         sys.stdout.write(text(found))
     else:

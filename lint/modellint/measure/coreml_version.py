@@ -105,6 +105,7 @@ def measured(name: str = ct.__version__) -> VersionFacts:
         torch=torch.__version__.partition("+")[0],
         prelu_ranks=tuple(_prelu_ranks()),
         reads_unused=_reads_unused(),
+        fuses_any_reader=_fuses_any_reader(),
         numpy_below=nearest(ct.__version__).numpy_below,
         retired=tuple(name for name in sorted(PROGRAMS.keys() & registered()) if all(map(_is_right, PROGRAMS[name]))),
     )
@@ -135,6 +136,21 @@ def _reads_unused() -> bool:
         with silence():
             ct.convert(exported, skip_model_load=True)
     except (NotImplementedError, ValueError):
+        return True
+    return False
+
+
+def _fuses_any_reader() -> bool:
+    """Whether a stack that is split again is refused where another operation than a squeeze reads the parts."""
+
+    def parts(x: Tensor) -> Tensor:
+        first, second = torch.ops.aten.split.Tensor(torch.stack([x, x + 1], 1), 1, 1)
+        return torch.add(first, second)
+
+    try:
+        with captures(Program(parts).eval(), Inputs((torch.randn(2, 3),)), Destination(), "trace") as sequence:
+            convert(sequence[0], Destination(), "fp32")
+    except NotConverted:
         return True
     return False
 

@@ -280,6 +280,8 @@ class _Attempt:
                 yield Failure("rank", front_end.origin(wide.operation), message)
 
     def _fused(self, program: Any, front_end: FrontEnd) -> Iterator[Failure]:
+        if not facts().fuses_any_reader:
+            return
         for split, reason in failing_splits(program):
             message = f"a pass of coremltools, fuse_stack_split, fails at parts of what was stacked: {reason}"
             yield Failure("crash", front_end.origin(split), message)

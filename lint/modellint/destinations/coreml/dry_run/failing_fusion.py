@@ -1,7 +1,7 @@
 """Failing fusion: a stack whose parts are split off again, which coremltools' pass `fuse_stack_split` falls over.
 
 The pass takes the first operation that reads a part for a squeeze of the axis, and does not look whether it is one (coremltools 8.3
-to 9.1.dev1, and its repository in August 2026).
+and 9.0; mended in 9.1.dev1).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 def failed_fusion(error: BaseException | None) -> str | None:
     """The name of the pass, as in ``common::fuse_stack_split``; None where the exception comes out of nothing that fuses operations.
 
-    What fuses makes a program faster, and not another one (coremltools 9.0 to 9.1.dev1: `fuse_stack_split` falls over a `split` of
+    What fuses makes a program faster, and not another one (coremltools 8.3 and 9.0: `fuse_stack_split` falls over a `split` of
     which one part is not used).
     """
     trace = None if error is None else error.__traceback__

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
 
 _WRONG_PASS = "common::fuse_stack_split"
-"""It takes whatever reads a part of what was stacked for a squeeze: it falls over most, and drops a norm over that axis."""
+"""Of coremltools before 9.1. It takes whatever reads a part of what was stacked for a squeeze: it falls over most, and drops a norm
+over that axis."""
 Kind = Literal["supplied", "mended"]
 Form = Literal["torch", "mil", "call"]
 Make = Callable[..., Any]
@@ -184,7 +185,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         parts.pipeline = high_rank_pass.pipeline(
             lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""), empty_broadcast_pass.NAME
         )
-        if _WRONG_PASS in parts.pipeline.passes:
+        if facts().fuses_any_reader and _WRONG_PASS in parts.pipeline.passes:
             parts.pipeline.remove_passes({_WRONG_PASS})
         yield parts
 
