@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, Operation, Value
+    from modellint.authoring import Call, Code, Diagnostic, Operation, Rule, Value
 
 _DEEPEST = 4
 """How many modules of the project are built with each other."""
@@ -87,7 +87,19 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         yield call, known, all(reading.training or reading.unusual for reading in readings if reading.exported)
 
 
-def unless_unread(code: Code, call: Call, kind: str, severity: Severity, claim: str) -> tuple[Severity, str] | None:
+def found_at(
+    rule: Rule, code: Code, call: Call, claim: str, severity: Severity, kind: str, advice: str | None
+) -> Iterator[Diagnostic]:
+    """The finding at a call of an operator (``aten::fmod``; empty where it is not known), unless nobody reads its result."""
+    weighed = _unless_unread(code, call, kind, severity, claim)
+    if weighed is not None:
+        severity, claim = weighed
+        yield code.finding(
+            rule, call.node, claim, severity=severity, statement=call.statement, advice=advice, operator=kind or None
+        )
+
+
+def _unless_unread(code: Code, call: Call, kind: str, severity: Severity, claim: str) -> tuple[Severity, str] | None:
     """How much an error about a call weighs, and what is said, by where its value goes; None where that is nowhere.
 
     A capture keeps nothing of what nobody reads, and of code from outside the project nobody can say what it reads.

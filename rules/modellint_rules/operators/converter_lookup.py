@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"})
 """Fused kernels of torch's attention layers, which only inference runs."""
+OTHER_FORM = "Write it in operators that convert: a check of the model tells whether one does"
+"""Advice for a destination whose operators no table knows."""
 PYTHON = "prim::PythonOp"
 """What a trace makes of a `torch.autograd.Function`."""
 

@@ -19,16 +19,17 @@ from modellint.authoring import (
 )
 from modellint_rules.operators.api_calls import (
     calls_in_forward,
+    found_at,
     shown,
     signs_in_forward,
     transposed_in_forward,
-    unless_unread,
 )
 from modellint_rules.operators.converter_lookup import (
     FAST_PATH,
     OF_INITIALISERS,
     OF_PACKAGES,
     OF_TORCH,
+    OTHER_FORM,
     PYTHON,
     converter,
     of_package,
@@ -185,19 +186,8 @@ class OpNotSupported(Rule):
                 f"`{shown(row.name)}` {_failure(row, lack.where)}: coremltools {coreml.shown(version)} has no converter for "
                 f"`{row.kind}`{_supplied(row.kind)}"
             )
-            weighed = unless_unread(code, call, row.kind, severity, claim)
-            if weighed is None:
-                continue
-            severity, claim = weighed
-            yield code.finding(
-                self,
-                call.node,
-                claim,
-                severity=severity,
-                statement=call.statement,
-                advice=_MEAN_ADVICE if lack.is_mean else _advice(row),
-                operator=row.kind,
-            )
+            advice = _MEAN_ADVICE if lack.is_mean else _advice(row)
+            yield from found_at(self, code, call, claim, severity, row.kind, advice)
         yield from self._transposed(code)
         for node, sign, aside in signs_in_forward(code):
             like = coreml.operator(sign.function, version)
@@ -235,19 +225,7 @@ class OpNotSupported(Rule):
             severity = Severity.INFO if aside else Severity.ERROR
             ours = "; `modellint export` decomposes it" if destination.is_supplied(lack.name) else ""
             claim = f"`{shown(lack.name)}` does not convert: {destination.converter} has no converter for {names}{ours}"
-            weighed = unless_unread(code, call, lack.kind, severity, claim)
-            if weighed is None:
-                continue
-            severity, claim = weighed
-            yield code.finding(
-                self,
-                call.node,
-                claim,
-                severity=severity,
-                statement=call.statement,
-                advice=_OTHER,
-                operator=lack.kind,
-            )
+            yield from found_at(self, code, call, claim, severity, lack.kind, OTHER_FORM)
 
     def _transposed(self, code: Code) -> Iterator[Diagnostic]:
         """`x.mT` and `x.mH`: operators of their own to a trace, of which an export makes transpositions."""
@@ -279,12 +257,8 @@ class OpNotSupported(Rule):
                 at=blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
-                advice=_rewrite(blocker.operator) if is_coreml else _OTHER,
+                advice=_rewrite(blocker.operator) if is_coreml else OTHER_FORM,
             )
-
-
-_OTHER = "Write it in operators that convert: a check of the model tells whether one does"
-"""Advice for a destination whose operators no table knows."""
 
 
 class _Lack(NamedTuple):

@@ -114,7 +114,7 @@ class OpRefused(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
-        from modellint_rules.operators.api_calls import calls_in_forward, unless_unread
+        from modellint_rules.operators.api_calls import calls_in_forward, found_at
         from modellint_rules.operators.float_arange_products import keeps_state
         from modellint_rules.operators.refusal_lookup import refusal
         from modellint_rules.operators.rewrites import advice
@@ -129,26 +129,16 @@ class OpRefused(Rule):
                 continue
             severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
             claim = f"`{use.shown}` {_where(use)}: {use.why}"
-            weighed = unless_unread(code, call, use.kind, Severity.INFO if aside else severity, claim)
-            if weighed is None:
-                continue
-            severity, claim = weighed
-            yield code.finding(
-                self,
-                call.node,
-                claim,
-                severity=severity,
-                statement=call.statement,
-                advice=use.advice or advice(use.kind),
-                operator=use.kind or None,
-            )
+            severity = Severity.INFO if aside else severity
+            yield from found_at(self, code, call, claim, severity, use.kind, use.advice or advice(use.kind))
 
         yield from self._written(code)
         yield from self._multiplied(code)
 
     def _by_one_route(self, code: Code) -> Iterator[Diagnostic]:
         """Calls of what the one route to another destination than Core ML refused in every use that was tried."""
-        from modellint_rules.operators.api_calls import Kind, calls_in_forward, shown
+        from modellint_rules.operators.api_calls import Kind, calls_in_forward, found_at, shown
+        from modellint_rules.operators.converter_lookup import OTHER_FORM
 
         destination = code.destination
 
@@ -159,14 +149,8 @@ class OpRefused(Rule):
             name = refused[0].kind
             ours = "; `modellint export` decomposes it" if destination.is_supplied(name) else ""
             said = f"{destination.converter} refuses every use that was tried: {destination.refusal(name)}{ours}"
-            yield code.finding(
-                self,
-                call.node,
-                f"`{shown(name)}` does not convert: {said}",
-                severity=Severity.INFO if aside else Severity.ERROR,
-                statement=call.statement,
-                advice="Write it in operators that convert: a check of the model tells whether one does",
-            )
+            severity, claim = Severity.INFO if aside else Severity.ERROR, f"`{shown(name)}` does not convert: {said}"
+            yield from found_at(self, code, call, claim, severity, "", OTHER_FORM)
 
     def _multiplied(self, code: Code) -> Iterator[Diagnostic]:
         """Products and quotients of floats that coremltools holds as integers."""
