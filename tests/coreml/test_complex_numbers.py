@@ -70,6 +70,36 @@ def test_functions(function: Callable[..., Any]) -> None:
     assert_same(function, Z, W, X)
 
 
+C64 = torch.complex64
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z, x: (torch.zeros(2, 3, dtype=C64), torch.ones(size=(2,), dtype=C64), x.new_zeros((2, 2), dtype=C64)),
+        lambda z, x: (torch.full((2, 2), 1 + 2j, dtype=C64), x.new_full(size=(2,), fill_value=3, dtype=C64)),
+        lambda z, x: (z.new_zeros(3), z.new_full((2,), 1j), z.new_ones((2, 2))),
+    ],
+)
+def test_what_makes_them(function: Callable[..., Any]) -> None:
+    assert_same(function, Z, X)
+
+
+def test_parts_are_assigned() -> None:
+    def assigned(z: Tensor, x: Tensor) -> Tensor:
+        made = torch.zeros(3, 4, dtype=C64)
+        made[1:, ::2] = z[1:, ::2]
+        made[0], made[..., 3] = x[0], 2j
+        return made
+
+    assert_same(assigned, Z, X)
+
+
+def test_their_class_is_one_of_torch() -> None:
+    """By the module of an operand's class, opt_einsum chooses what multiplies it."""
+    assert Pair.__module__ == "torch"
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 30, 33, 48, 64, 97, 100, 1000])
 def test_transforms_of_any_size(size: int) -> None:
     real, whole = drawn(2, size), drawn(2, size, is_complex=True)
@@ -133,6 +163,33 @@ class GlobalFilter(nn.Module):
         return torch.fft.irfft2(spectrum, s=(8, 8), norm="ortho")
 
 
+class FourierOperator(nn.Module):
+    """The lowest frequencies are weighed, and put into zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(drawn(3, 3, 4, 3, is_complex=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft2(x)
+        kept = torch.zeros(1, 3, 8, 5, dtype=torch.cfloat)
+        kept[:, :, :4, :3] = torch.einsum("bihw,iohw->bohw", spectrum[:, :, :4, :3], self.weight)
+        return torch.fft.irfft2(kept, s=(8, 8))
+
+
+class Remembering(nn.Module):
+    """A complex buffer that every run writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4, dtype=torch.cfloat))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.last.abs()
+        self.last[:] = torch.fft.fft(x)
+        return before + x
+
+
 class Spectrogram(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.stft(x, 64, 16, window=HANN, return_complex=True).abs()
@@ -141,7 +198,12 @@ class Spectrogram(nn.Module):
 @pytest.mark.parametrize("route", ["trace", "export"])
 @pytest.mark.parametrize(
     ("make", "example"),
-    [(Rotary, drawn(1, 8, 2, 4)), (GlobalFilter, drawn(1, 3, 8, 8)), (Spectrogram, drawn(1, 200))],
+    [
+        (Rotary, drawn(1, 8, 2, 4)),
+        (GlobalFilter, drawn(1, 3, 8, 8)),
+        (FourierOperator, drawn(1, 3, 8, 8)),
+        (Spectrogram, drawn(1, 200)),
+    ],
 )
 def test_models(make: Callable[[], nn.Module], example: Tensor, route: Any) -> None:
     model = make().eval()
@@ -153,6 +215,14 @@ def test_models(make: Callable[[], nn.Module], example: Tensor, route: Any) -> N
     # The model is as it was, in the same order.
     assert len(after) == len(before)
     assert all(one is other for one, other in zip(before, after, strict=True))
+
+
+def test_a_complex_state_is_refused_and_kept() -> None:
+    model = Remembering().eval()
+    before = model.last.clone()
+    with pytest.raises(modellint.ExportError):
+        modellint.export(model, (drawn(4),), frontend="export")
+    assert torch.equal(model.last, before)
 
 
 def test_what_is_not_known_is_refused() -> None:

@@ -12,11 +12,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.capture.complex_numbers import fourier_transforms
-from modellint.destinations.capture.complex_numbers.pair import HANDLERS, Pair, is_complex, pair_of
+from modellint.destinations.capture.complex_numbers.pair import HANDLERS, MAKE_OF_A_TYPE, Pair, is_complex, pair_of
 
 NOTE = "complex numbers are computed as pairs of real ones"
 _MAKING = {torch.complex, torch.polar, torch.view_as_complex} | fourier_transforms.NEED_FIXED_SIZES
-_CASTS = {torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as}
+_TAKE_A_TYPE = {torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as} | MAKE_OF_A_TYPE
 
 
 class ComplexAsPairs(TorchFunctionMode):
@@ -45,12 +45,13 @@ class ComplexAsPairs(TorchFunctionMode):
         leaves = pytree.tree_leaves((args, kwargs))
         if any(map(is_complex, leaves)):
             return True
-        return function in _CASTS and any(isinstance(leaf, torch.dtype) and leaf.is_complex for leaf in leaves)
+        return function in _TAKE_A_TYPE and any(isinstance(leaf, torch.dtype) and leaf.is_complex for leaf in leaves)
 
 
 @contextmanager
-def without_complex_tensors(model: nn.Module) -> Iterator[None]:
-    """Scope in which a pair stands in the place of each complex parameter, buffer and attribute of a model."""
+def without_complex_tensors(model: nn.Module) -> Iterator[list[Pair]]:
+    """Scope in which a pair stands in the place of each complex parameter, buffer and attribute of a model; these pairs."""
+    held = []
     with ExitStack() as stack:
         for module in model.modules():
             own = vars(module)
@@ -61,7 +62,13 @@ def without_complex_tensors(model: nn.Module) -> Iterator[None]:
                     for name, value in complexes.items():
                         del table[name]
                         own[name] = pair_of(value)
-        yield
+                        held.append(own[name])
+        yield held
+
+
+def is_written(pair: Pair) -> bool:
+    """Whether an attribute was written in place, which is a state that no pair keeps."""
+    return bool(pair.re._version or pair.im._version)
 
 
 def _restore(table: dict[str, Any], before: dict[str, Any], own: dict[str, Any], names: list[str]) -> None:

@@ -57,6 +57,10 @@ class Pair(torch.Tensor):
         raise NotImplementedError(f"{function} of complex numbers is not computed as pairs of real ones")
 
 
+# Libraries tell whose array something is by the module of its class (opt_einsum).
+Pair.__module__ = "torch"
+
+
 def name_of(function: Any) -> str:
     """The name of a function, and for what reads an attribute that of the attribute."""
     name = getattr(function, "__name__", str(function))
@@ -392,6 +396,46 @@ def _zeros(input: Any, **_: Any) -> Pair:  # noqa: A002
 def _ones(input: Any, **_: Any) -> Pair:  # noqa: A002
     z = pair_of(input)
     return Pair(torch.ones_like(z.re), torch.zeros_like(z.im))
+
+
+MAKE_OF_A_TYPE = {
+    getattr(space, name)
+    for space, prefix in ((torch, ""), (torch.Tensor, "new_"))
+    for name in (prefix + each for each in ("zeros", "ones", "empty", "full"))
+}
+"""Functions that make a complex tensor where they are asked for the type of one."""
+
+
+def _made(function: Any) -> Handler:
+    fills = function.__name__.endswith("full")
+
+    def make(*args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], torch.Tensor) and is_complex(args[0]):
+            like = pair_of(args[0]).re
+            args, dtype = (like, *args[1:]), dtype or _COMPLEX[like.dtype]
+        if dtype is None or not dtype.is_complex:
+            return function(*args, dtype=dtype, **kwargs)
+        if not fills:
+            real = function(*args, dtype=_REAL[dtype], **kwargs)
+            return Pair(real, torch.zeros_like(real))
+        if "fill_value" not in kwargs:
+            args, kwargs["fill_value"] = args[:-1], args[-1]
+        value, kind = complex(kwargs.pop("fill_value")), _REAL[dtype]
+        return Pair(*(function(*args, fill_value=part, dtype=kind, **kwargs) for part in (value.real, value.imag)))
+
+    return make
+
+
+for _function in MAKE_OF_A_TYPE:
+    HANDLERS[_function] = _made(_function)
+
+
+@handles("__setitem__")
+def _assign(input: Any, where: Any, value: Any) -> None:  # noqa: A002
+    if not isinstance(input, Pair):
+        raise NotImplementedError("an assignment of complex numbers to what is no pair of real ones")
+    z = pair_of(value)
+    input.re[where], input.im[where] = z.re, z.im
 
 
 def _bilinear(function: Any) -> Handler:

@@ -12,7 +12,12 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.capture.complex_numbers.mode import NOTE, ComplexAsPairs, without_complex_tensors
+from modellint.destinations.capture.complex_numbers.mode import (
+    NOTE,
+    ComplexAsPairs,
+    is_written,
+    without_complex_tensors,
+)
 from modellint.destinations.capture.complex_numbers.pair import is_complex
 from modellint.destinations.coreml.supplied_converters.capture_replacements import (
     Substituting,
@@ -60,11 +65,11 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
     """
     substituting, pairs = Substituting(not inputs.flexible), ComplexAsPairs(not inputs.flexible)
     with ExitStack() as real:
-        real.enter_context(without_complex_tensors(model))
+        held = real.enter_context(without_complex_tensors(model))
         try:
             with pairs, substituting:
                 outputs = model(*inputs.args, **inputs.kwargs)
-            is_done = not any(map(is_complex, pytree.tree_leaves(outputs)))
+            is_done = not any(map(is_complex, pytree.tree_leaves(outputs))) and not any(map(is_written, held))
         except NotImplementedError:
             is_done = False
         if is_done and pairs.was_used:
