@@ -46,7 +46,7 @@ class Reach:
     @classmethod
     def of_values(cls, run: Run) -> Reach:
         """What depends on the values of the inputs, and not on their shapes only."""
-        return cls(run, is_input, _tells_shape_only)
+        return cls(run, is_input, tells_shape_only)
 
     def __contains__(self, fact: object) -> bool:
         return isinstance(fact, TensorFact) and (fact.tensor in self._tensors or fact.storage in self._storages)
@@ -58,7 +58,8 @@ class Reach:
             self._storages.add(fact.storage)
 
 
-def _tells_shape_only(operator: str) -> bool:
+def tells_shape_only(operator: str) -> bool:
+    """Whether an operator (``aten::zeros_like``) gives nothing of the values of its operands."""
     name = operator.rpartition("::")[2]
     return name.endswith("_like") or name.startswith("new_") or name in ("_shape_as_tensor", "zero_", "arange", "full")
 

@@ -9,7 +9,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from modellint.destinations.capture import constant_scalars
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
     asserted_values,
@@ -179,11 +181,25 @@ def _captured(
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
                 return [Captured(route, traced, tuple(_taken(raised)), outputs=outputs, notes=notes)]
-            return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
+            if not supplied:
+                return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
+            program, asked = _exported(model, inputs)
+            return _Exports(program, outputs, (*notes, *asked), supplied)
         except NotConverted:
             raise
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
+
+
+def _exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
+    """An export, and what was done for it: branches on the values of buffers, at which it stops, are decided."""
+    try:
+        return SharedCaptures().exported(model, inputs), ()
+    except GuardOnDataDependentSymNode:
+        with constant_scalars.answered(model, inputs) as is_any:
+            if not is_any:
+                raise
+            return SharedCaptures().exported(model, inputs), (constant_scalars.NOTE,)
 
 
 def _taken(raised: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:

@@ -1,0 +1,72 @@
+"""Branches on the values of buffers: decided once for an export, as a program holds them as constants, and no others are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modellint
+from modellint.destinations.capture import constant_scalars
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Skipping(nn.Module):
+    """Layers that a buffer switches off, and a number of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.tensor([0.0, 1.0, 0.5]))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = torch.zeros_like(x[0, :3]) + self.kept
+        for at, layer in enumerate(self.layers):
+            if weights[at] > 0:
+                x = layer(x) * self.kept[at].item()
+        return x
+
+
+class OfInputs(nn.Module):
+    """A branch on what an input has written to a tensor of zeros."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = torch.zeros(2)
+        seen[0] = x.sum()
+        return x * 2 if seen[0] > 0 else x * 3
+
+
+class Counting(nn.Module):
+    """A branch on a buffer that each run writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.count > 3:
+            x = x * 2
+        self.count += 1
+        return x + self.count
+
+
+class Drawing(nn.Module):
+    """A branch on a random number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if torch.rand(()) > 0.5 else x * 3
+
+
+def test_branches_on_buffers_are_decided() -> None:
+    torch.manual_seed(0)
+    exported = modellint.export(Skipping().eval(), (torch.randn(2, 4),), frontend="export")
+    assert exported.verification.verdict == "agrees"
+    assert constant_scalars.NOTE in str(exported)
+
+
+@pytest.mark.parametrize("make", [OfInputs, Counting, Drawing])
+def test_other_branches_are_refused(make: type[nn.Module]) -> None:
+    with pytest.raises(modellint.ExportError) as caught:
+        modellint.export(make().eval(), (torch.randn(2, 4),), frontend="export")
+    assert "data-dependent" in str(caught.value)
