@@ -15,7 +15,7 @@ from modellint.destinations.decompositions.table import BIT_EQUAL
 
 
 def declared() -> dict[str, str]:
-    """What the converters themselves say; of several for one name the least exact."""
+    """What the converters themselves say, but for names that coremltools alone has; of several for one name the least exact."""
 
     def order(exactness: str) -> int:
         return 0 if exactness == BIT_EQUAL else int(exactness.split()[1])
@@ -23,6 +23,7 @@ def declared() -> dict[str, str]:
     return {
         name.lower(): max((converter.exactness for converter in converters), key=order)
         for name, converters in sorted(table().items())
+        if not name.startswith("_internal_op_")
     }
 
 

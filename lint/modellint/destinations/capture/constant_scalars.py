@@ -14,11 +14,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from modellint.destinations.capture import torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 
 if TYPE_CHECKING:
@@ -153,3 +155,17 @@ def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
         return
     with _Answering(looking.constants):
         yield True
+
+
+def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
+    """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered.
+
+    Raises whatever ``torch.export`` raises.
+    """
+    try:
+        return torch_export.exported(model, inputs), ()
+    except GuardOnDataDependentSymNode:
+        with answered(model, inputs) as is_any:
+            if not is_any:
+                raise
+            return torch_export.exported(model, inputs), (NOTE,)

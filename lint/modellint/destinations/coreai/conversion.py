@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.destinations.capture import torch_export
+from modellint.destinations.capture import constant_scalars, torch_export
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
+from modellint.destinations.capture.preparation import substituted
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
 from modellint.live.analysis_cache import analysis
@@ -39,6 +40,8 @@ class Converted(NamedTuple):
     """For the capture and the conversion."""
     supplied: tuple[Supply, ...] = ()
     """The decompositions of ours that took part."""
+    notes: tuple[str, ...] = ()
+    """What was done to the model to capture it."""
     places: BlockerPlaces | None = None
     """Of the model's nodes; None where it was not converted."""
 
@@ -87,8 +90,9 @@ def convert(
 
     places = BlockerPlaces(model, project)
     began = time.perf_counter()
+    notes: tuple[str, ...] = ()
     try:
-        program = torch_export.exported(model, inputs)
+        program, notes = _captured(model, inputs) if supplies else (torch_export.exported(model, inputs), ())
     except _RAISED as error:
         message = first_line(str(error)) or type(error).__name__
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
@@ -101,7 +105,16 @@ def convert(
         return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
     seconds = taken, prepared.seconds
-    return Converted(package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, places)
+    return Converted(
+        package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, notes, places
+    )
+
+
+def _captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
+    """The program of a model in which what cannot be captured has something in its place, and notes of that."""
+    with substituted(model, inputs) as notes:
+        program, asked = constant_scalars.exported(model, inputs)
+    return program, (*notes, *asked)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

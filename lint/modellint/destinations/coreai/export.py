@@ -121,7 +121,7 @@ def export(
         outputs=_features(known.get("outputs", {}), interface.outputs),
         states=_features(known.get("states", {}), list(interface.states), "state"),
         size=size,
-        notes=(*copy.left, *_about_states(interface.states)),
+        notes=(*copy.left, *converted.notes, *_about_states(interface.states)),
         updates=tuple(interface.states.values()),
         destination="coreai",
         package=name,

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from modellint.destinations.capture import constant_scalars
 from modellint.destinations.comparison.process_state_lock import TURN
@@ -101,7 +100,7 @@ def captures(
     if not supplied:
         yield _captured(model, inputs, destination, route, shared=shared)
         return
-    from modellint.destinations.coreml.supplied_converters.capture_preparation import prepared
+    from modellint.destinations.capture.preparation import prepared
 
     # Until the fast path is as it was, no other thread is to ask how it is.
     with TURN, ExitStack() as stack:
@@ -183,23 +182,12 @@ def _captured(
                 return [Captured(route, traced, tuple(_taken(raised)), outputs=outputs, notes=notes)]
             if not supplied:
                 return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
-            program, asked = _exported(model, inputs)
+            program, asked = constant_scalars.exported(model, inputs)
             return _Exports(program, outputs, (*notes, *asked), supplied)
         except NotConverted:
             raise
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-
-
-def _exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
-    """An export, and what was done for it: branches on the values of buffers, at which it stops, are decided."""
-    try:
-        return SharedCaptures().exported(model, inputs), ()
-    except GuardOnDataDependentSymNode:
-        with constant_scalars.answered(model, inputs) as is_any:
-            if not is_any:
-                raise
-            return SharedCaptures().exported(model, inputs), (constant_scalars.NOTE,)
 
 
 def _taken(raised: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:

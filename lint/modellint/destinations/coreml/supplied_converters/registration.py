@@ -106,6 +106,16 @@ def adapts(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callab
     return _adds(operator, overloads, exactness, "call")
 
 
+def rescues(operator: str, name: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
+    """As ``adapts``, of the nodes alone that coremltools' own converter, by this name, refuses."""
+
+    def add(make: Make) -> Make:
+        TABLE.setdefault(name, []).append(Converter(f"aten::{operator}", (name,), exactness, make, "call", rescue=True))
+        return make
+
+    return add
+
+
 def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
     """Supply converters that are PyTorch's own decompositions of operators, with all of their overloads.
 

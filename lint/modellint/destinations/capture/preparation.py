@@ -19,10 +19,7 @@ from modellint.destinations.capture.complex_numbers.mode import (
     without_complex_tensors,
 )
 from modellint.destinations.capture.complex_numbers.pair import is_complex
-from modellint.destinations.coreml.supplied_converters.capture_replacements import (
-    Substituting,
-    normalizing_in_operators,
-)
+from modellint.destinations.capture.replaced_functions import Substituting, normalizing_in_operators
 from modellint.live.capture.outputs import leaves_with_paths
 
 if TYPE_CHECKING:
@@ -56,6 +53,14 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         stack.enter_context(_returning(model, kept))
         by_name = not isinstance(outputs, (list, tuple)) or hasattr(outputs, "_fields")
         yield Prepared(tuple(names) if by_name else (), notes)
+
+
+@contextmanager
+def substituted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, ...]]:
+    """Put what can be captured in the place of what cannot, such as pairs for complex numbers; notes of it. The outputs stay."""
+    with ExitStack() as stack:
+        stack.enter_context(normalizing_in_operators(model))
+        yield _run(model, inputs, stack)[1]
 
 
 def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple[str, ...]]:

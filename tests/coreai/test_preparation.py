@@ -1,0 +1,52 @@
+"""What an export to Core AI puts in the place of what cannot be captured or converted: complex numbers, places, conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modellint
+
+pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.rfft(x).abs()
+
+
+class Rotary(nn.Module):
+    """A rotary embedding by complex numbers; the converter's process ends at one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(8.0), torch.tensor([1.0, 0.1]))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.reshape(1, 8, 2, 2))
+        return torch.view_as_real(pairs * self.turns).flatten(2)
+
+
+class Switched(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("on", torch.tensor([0.0, 1.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if self.on[1] > 0 else x * 3
+
+
+@pytest.mark.parametrize(
+    ("model", "example"),
+    [(Spectrum(), torch.randn(2, 8)), (Rotary(), torch.randn(1, 8, 4)), (Switched(), torch.randn(2, 3))],
+    ids=["fourier", "rotary", "condition"],
+)
+def test_it_is_exported_and_agrees(model: nn.Module, example: Tensor, tmp_path: Path) -> None:
+    exported = modellint.export(model.eval(), (example,), destination="coreai", output=tmp_path / "net.aimodel")
+    assert exported.verification.verdict == "agrees"
+    assert "note: " in str(exported)
