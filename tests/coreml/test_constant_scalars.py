@@ -58,6 +58,13 @@ class Drawing(nn.Module):
         return x * 2 if torch.rand(()) > 0.5 else x * 3
 
 
+class OfSizes(nn.Module):
+    """A branch on a number that comes of a size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if torch.arange(x.shape[0]).sum() > 3 else x * 3
+
+
 def test_branches_on_buffers_are_decided() -> None:
     torch.manual_seed(0)
     exported = modellint.export(Skipping().eval(), (torch.randn(2, 4),), frontend="export")
@@ -70,3 +77,8 @@ def test_other_branches_are_refused(make: type[nn.Module]) -> None:
     with pytest.raises(modellint.ExportError) as caught:
         modellint.export(make().eval(), (torch.randn(2, 4),), frontend="export")
     assert "data-dependent" in str(caught.value)
+
+
+def test_a_branch_on_a_flexible_size_is_refused() -> None:
+    with pytest.raises(modellint.ExportError):
+        modellint.export(OfSizes().eval(), (torch.randn(2, 4),), frontend="export", flexible={0: {0: (2, 8)}})

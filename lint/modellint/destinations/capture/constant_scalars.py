@@ -160,11 +160,13 @@ def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
 def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
     """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered.
 
-    Raises whatever ``torch.export`` raises.
+    They may depend on a size: none is answered where a size is flexible. Raises whatever ``torch.export`` raises.
     """
     try:
         return torch_export.exported(model, inputs), ()
     except GuardOnDataDependentSymNode:
+        if inputs.flexible:
+            raise
         with answered(model, inputs) as is_any:
             if not is_any:
                 raise
