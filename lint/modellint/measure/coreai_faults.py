@@ -16,25 +16,29 @@ from torch import Tensor
 from modellint.data.coreai_faults import Fault, Faults, read, write
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.tensor_difference import compare
+from modellint.destinations.coreai.conversion import captured
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed
 from modellint.destinations.coreai.interpreted_program import CoreAIProgram
+from modellint.live.inputs.model_inputs import Inputs
 
 _LIMITS = {torch.float16: 1e-2}
 """The largest error over the output's scale that is taken for rounding, where it is not 1e-5."""
 
 
 def outcome(fault: Fault, process: ConverterProcess, supplies: bool) -> tuple[str, str, str]:
-    """``wrong``, ``right``, ``refused`` or ``fails``; PyTorch's numbers, and the interpreter's."""
+    """``wrong``, ``right``, ``refused`` or ``fails`` (while it is converted, or run); PyTorch's numbers, and the interpreter's."""
     scope: dict[str, Any] = {}
     exec(fault.program, scope)
     model, inputs = scope["make"]()
     with torch.no_grad():
         expected = model.eval()(*(tensor.clone() for tensor in inputs))
-        captured = torch.export.export(model, tuple(inputs))
+        program = captured(model, Inputs(tuple(inputs)))[0] if supplies else torch.export.export(model, tuple(inputs))
     package = process.new_path("fault.aimodel")
     try:
-        prepared = process.prepare(captured, package, supplies=supplies)
-    except (Died, Failed) as error:
+        prepared = process.prepare(program, package, supplies=supplies)
+    except Died as error:
+        return "fails", shown(expected), f"the converter {error}"
+    except Failed as error:
         return "refused", shown(expected), str(error)
     if prepared.interface is None:
         return "refused", shown(expected), "; ".join(refusal.message for refusal in prepared.refusals)

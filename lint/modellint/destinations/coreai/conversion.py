@@ -92,7 +92,7 @@ def convert(
     began = time.perf_counter()
     notes: tuple[str, ...] = ()
     try:
-        program, notes = _captured(model, inputs) if supplies else (torch_export.exported(model, inputs), ())
+        program, notes = captured(model, inputs) if supplies else (torch_export.exported(model, inputs), ())
     except _RAISED as error:
         message = first_line(str(error)) or type(error).__name__
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
@@ -110,7 +110,7 @@ def convert(
     )
 
 
-def _captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
+def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
     """The program of a model in which what cannot be captured has something in its place, and notes of that."""
     with substituted(model, inputs) as notes:
         program, asked = constant_scalars.exported(model, inputs)

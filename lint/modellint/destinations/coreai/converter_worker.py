@@ -64,7 +64,7 @@ class _Worker:
         began = time.perf_counter()
         supply = _Supply(supplies, {node.target for node in captured.graph.nodes if node.op == "call_function"})
         while True:
-            exported = captured.run_decompositions(supply.over(coreai_torch.get_decomp_table()))
+            exported = supply.mended(captured.run_decompositions(supply.over(coreai_torch.get_decomp_table())))
             if refused := _refused_outputs(exported):
                 return _prepared(refused, None, False, began)
             try:
@@ -222,6 +222,15 @@ class _Supply:
         for operator, function in ours.items():
             table[operator] = function
         return table
+
+    def mended(self, exported: Any) -> Any:
+        """A decomposed program without products that the converter falls over."""
+        from modellint.destinations.coreai import merged_products
+        from modellint.destinations.decompositions.table import BIT_EQUAL
+
+        if self._wanted and merged_products.part(exported):
+            self._used["aten::mm"] = ["aten::mm", BIT_EQUAL, "mended"]
+        return exported
 
     def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:
         inside = False
