@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.destinations.capture import constant_scalars, torch_export
+from modellint.destinations.capture import asserted_values, constant_scalars, torch_export
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
 from modellint.destinations.capture.preparation import substituted
 from modellint.destinations.capture.torch_export import Origin
@@ -114,6 +114,7 @@ def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
     """The program of a model in which what cannot be captured has something in its place, and notes of that."""
     with substituted(model, inputs) as notes:
         program, asked = constant_scalars.exported(model, inputs)
+    asserted_values.remove(program)
     return program, (*notes, *asked)
 
 

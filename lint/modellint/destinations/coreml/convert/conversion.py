@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
-from modellint.destinations.capture import constant_scalars
+from modellint.destinations.capture import asserted_values, constant_scalars
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
-    asserted_values,
     bfloat16_constants,
     functionalized_write_repair,
     node_name_collisions,

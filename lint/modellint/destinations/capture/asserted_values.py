@@ -1,4 +1,4 @@
-"""Assertions in an exported program: what they ask of values of a run, coremltools does not convert, and a package does not ask."""
+"""Assertions in an exported program: what they ask of values of a run, no destination converts, and a package does not ask."""
 
 from __future__ import annotations
 
