@@ -67,6 +67,8 @@ index_reduce | 4x3 2x3 | x.index_reduce(0, torch.tensor([2, 0]), y, "amax")
 REFUSED = """
 max_pool_without_batch | 2x6x6 | F.max_pool2d(x, 2)
 avg_pool_without_batch | 2x6x6 | F.avg_pool2d(x, 2)
+avg_pool_over_the_end | 1x2x7x7 | F.avg_pool2d(x, 2, 3, 0, True)
+avg_pool_over_the_padding | 1x2x6x8 | F.avg_pool2d(x, 3, 2, 1, True, False)
 batch_norm_without_weight | 2x3x4x4 | F.batch_norm(x, torch.zeros(3), torch.ones(3))
 sqrt_of_integers | 6i | torch.sqrt(x + 1)
 exp_of_integers | 6i | torch.exp(x)

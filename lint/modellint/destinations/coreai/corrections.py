@@ -109,7 +109,7 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """An average that does not count what is padded, and one without a batch; both are wrong, or refused."""
+    """An average that does not count what is padded, one in ceil mode, and one without a batch; these are wrong, or refused."""
     kernel, padding = _for_each(kernel, rank), _for_each(padding, rank)
     if x.dim() == rank + 1:
         pooled = operator(
@@ -118,10 +118,46 @@ def _avg_pool(
         return pooled.squeeze(0)
     if not stride:
         return operator(x, kernel, kernel, padding, ceil_mode, count_include_pad, *_given(divisor_override))
-    if count_include_pad or ceil_mode or divisor_override is not None or not any(padding):
+    if ceil_mode:
+        return _avg_pool_over_the_end(
+            operator, x, kernel, _for_each(stride, rank), padding, count_include_pad, divisor_override
+        )
+    if count_include_pad or divisor_override is not None or not any(padding):
         return NotImplemented
     ones = x.new_ones((1, 1, *x.shape[2:]))
     return operator(x, kernel, stride, padding, False, True) / operator(ones, kernel, stride, padding, False, True)
+
+
+def _avg_pool_over_the_end(
+    operator: Function,
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    """An average in ceil mode: over zeros at the end, which do not count, as many as the last window needs."""
+    sizes = [int(size) for size in x.shape[2:]]
+    ends = []
+    for size, window, step, pad in zip(sizes, kernel, stride, padding, strict=True):
+        count = -(-(size + 2 * pad - window) // step) + 1
+        # No window begins behind the input and the padding before it.
+        count -= (count - 1) * step >= size + pad
+        ends.append(max((count - 1) * step + window - size - 2 * pad, 0))
+    margins = [
+        margin for pad, end in zip(reversed(padding), reversed(ends), strict=True) for margin in (pad, pad + end)
+    ]
+    within, none = (kernel, stride, [0] * len(sizes)), (False, True)
+    total = operator(torch.nn.functional.pad(x, margins), *within, *none, *_given(divisor_override))
+    if divisor_override is not None or not (any(ends) or (any(padding) and not count_include_pad)):
+        return total
+    ones = x.new_ones((1, 1, *sizes))
+    if count_include_pad:
+        pads = [pad for pad in reversed(padding) for _ in range(2)]
+        ones = torch.nn.functional.pad(ones, pads, value=1.0)
+        margins = [margin for end in reversed(ends) for margin in (0, end)]
+    return total / operator(torch.nn.functional.pad(ones, margins), *within, *none)
 
 
 def _for_each(sizes: Sequence[int], rank: int) -> list[int]:
