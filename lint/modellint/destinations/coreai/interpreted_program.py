@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -15,7 +16,7 @@ _DOES_NOT_FIT = ("OverflowError",)
 
 
 class CoreAIProgram:
-    """A package, and the states that it starts with: those of the model's buffers."""
+    """A package, and the states that it starts with: those of the model's buffers, and of other tensors that it holds and writes."""
 
     casts_beyond = False
     """Nothing tells."""
@@ -23,16 +24,23 @@ class CoreAIProgram:
     """Nothing tells."""
 
     def __init__(
-        self, process: ConverterProcess, package: str, interface: Interface, buffers: Mapping[str, Tensor]
+        self,
+        process: ConverterProcess,
+        package: str,
+        interface: Interface,
+        buffers: Mapping[str, Tensor],
+        attributes: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
         self._process = process
         self._package = package
         self._interface = interface
         self.output_names = interface.outputs
-        self.buffers = {state: name for state, name in interface.states.items() if not name.isdecimal()}
+        own = {state: name for state, name in interface.states.items() if not name.isdecimal()}
+        self.buffers = {state: name for state, name in own.items() if name in buffers}
         self._of_inputs = {state: int(at) for state, at in interface.states.items() if at.isdecimal()}
-        self._initial = {state: buffers[name].detach().clone() for state, name in self.buffers.items()}
-        self.is_stateful = bool(self.buffers)
+        held = {**attributes, **buffers}
+        self._initial = {state: held[name].detach().clone() for state, name in own.items()}
+        self.is_stateful = bool(own)
         self.states: Mapping[str, Tensor] = self._initial
 
     @property
@@ -69,7 +77,7 @@ class CoreAIProgram:
             if str(error).startswith(_DOES_NOT_FIT):
                 raise Misfit(str(error).partition(": ")[2]) from None
             raise RunError(f"Core AI's interpreter raises {error}") from None
-        self.states = {state: after[state] for state in self.buffers}
+        self.states = {state: after[state] for state in self._initial}
         missing = [name for name in self.output_names if name not in outputs]
         if missing:
             raise RunError(f"the program gives no output {', '.join(missing)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,9 @@ def compared(
     """A package held against the model of a comparison. Raises ``Undecided``."""
     assert converted.interface is not None
     buffers = dict(comparison.model.named_buffers())
-    program = CoreAIProgram(converter.process, converted.package, converted.interface, buffers)
+    written = [name for name in converted.interface.states.values() if not name.isdecimal() and name not in buffers]
+    attributes = {name: attrgetter(name)(comparison.model) for name in written}
+    program = CoreAIProgram(converter.process, converted.package, converted.interface, buffers, attributes)
     if program.is_stateful:
         comparison.notes.append(_OF_STATES)
     if partly is not None:
