@@ -31,8 +31,8 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from modellint.destinations.coreai.converter_worker import main; main()"
 )
-_LIBRARIES = ("torchvision", "torchaudio")
-"""What may have registered operators of its own that a program holds."""
+_LIBRARIES = ("torchvision", "torchaudio", "transformers.integrations.moe")
+"""What registers operators of its own, in a namespace that is named as the package."""
 TO_CONVERT = 600.0
 """Seconds after which a conversion counts as one that hangs."""
 TO_RUN = 120.0
@@ -138,7 +138,8 @@ class ConverterProcess:
         file = self.path("program.pt2")
         _flatten_outputs(program)
         torch.export.save(program, file)
-        libraries = [name for name in _LIBRARIES if name in sys.modules]
+        spaces = {getattr(node.target, "namespace", "") for node in program.graph.nodes}
+        libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
         answer = self._ask(
             TO_CONVERT,
             do="prepare",
