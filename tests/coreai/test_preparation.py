@@ -41,10 +41,27 @@ class Switched(nn.Module):
         return x * 2 if self.on[1] > 0 else x * 3
 
 
+class Assigning(nn.Module):
+    """A plain tensor that `forward` assigns again: a state of the program, and no buffer of the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.full((1, 3, 1, 1), 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = self.mean.type_as(x)
+        return (x - self.mean) * 2
+
+
 @pytest.mark.parametrize(
     ("model", "example"),
-    [(Spectrum(), torch.randn(2, 8)), (Rotary(), torch.randn(1, 8, 4)), (Switched(), torch.randn(2, 3))],
-    ids=["fourier", "rotary", "condition"],
+    [
+        (Spectrum(), torch.randn(2, 8)),
+        (Rotary(), torch.randn(1, 8, 4)),
+        (Switched(), torch.randn(2, 3)),
+        (Assigning(), torch.randn(1, 3, 4, 4)),
+    ],
+    ids=["fourier", "rotary", "condition", "assignment"],
 )
 def test_it_is_exported_and_agrees(model: nn.Module, example: Tensor, tmp_path: Path) -> None:
     exported = modellint.export(model.eval(), (example,), destination="coreai", output=tmp_path / "net.aimodel")
