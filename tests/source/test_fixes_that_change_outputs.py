@@ -50,7 +50,7 @@ def titles(text: str, code: str) -> list[str]:
 
 @pytest.mark.parametrize("code, told", CHANGES.items())
 def test_the_title_says_so(code: str, told: str) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", Page.of(type(load_rules()[code])).sections["Bad"], re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)```", Page.of(load_rules()[code].__class__).sections["Bad"], re.DOTALL)
     found = titles(block, code)
     assert found
     assert all(told in title for title in found)

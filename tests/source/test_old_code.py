@@ -183,7 +183,7 @@ def test_comments_at_the_findings_of_all_rules(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     rules = all_rules()
     texts = {
-        f"{code.lower()}.py": Page.of(type(rule)).example("Bad")
+        f"{code.lower()}.py": Page.of(rule.__class__).example("Bad")
         for code, rule in rules.items()
         if code[:3] not in ("ENV", "LNT")
     }

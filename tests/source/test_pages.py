@@ -73,13 +73,13 @@ def codes(text: str) -> set[str]:
 
 
 def test_page_is_complete(rule: Rule) -> None:
-    page = Page.of(type(rule))
+    page = Page.of(rule.__class__)
     assert page.summary.endswith(".")
     assert re.search(r"https://", page.sections["References"])
 
 
 def test_a_finding_says_what_to_write_and_fills_no_more_than_two_lines(source_rule: Rule) -> None:
-    bad = Page.of(type(source_rule)).example("Bad")
+    bad = Page.of(source_rule.__class__).example("Bad")
     findings = [part for part in modellint.check_source(bad).diagnostics if part.code == source_rule.code]
     assert findings
     for finding in findings:
@@ -89,7 +89,7 @@ def test_a_finding_says_what_to_write_and_fills_no_more_than_two_lines(source_ru
 
 
 def test_bad_gives_exactly_its_code(source_rule: Rule) -> None:
-    found = codes(Page.of(type(source_rule)).example("Bad"))
+    found = codes(Page.of(source_rule.__class__).example("Bad"))
     assert source_rule.code in found, (
         f"Bad does not give {source_rule.code}: does it hold what `needs` or `wakes_on` ask for?"
     )
@@ -97,14 +97,14 @@ def test_bad_gives_exactly_its_code(source_rule: Rule) -> None:
 
 
 def test_good_gives_nothing(source_rule: Rule) -> None:
-    assert codes(Page.of(type(source_rule)).example("Good")) == set()
+    assert codes(Page.of(source_rule.__class__).example("Good")) == set()
 
 
 def test_fix_of_bad_leaves_nothing(source_rule: Rule) -> None:
     def check(source: SourceText) -> tuple[Diagnostic, ...]:
         return modellint.check_source(source.text).diagnostics
 
-    page = Page.of(type(source_rule))
+    page = Page.of(source_rule.__class__)
     if not source_rule.fixable:
         assert all(finding.fix is None for finding in check(SourceText(page.example("Bad"))))
         return
