@@ -37,6 +37,20 @@ class OfInputs(nn.Module):
         return x * 2 if seen[0] > 0 else x * 3
 
 
+class ThroughPython(nn.Module):
+    """A branch on a tensor that is made of a number of the input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if torch.full((), x.sum().item()) > 0 else x * 3
+
+
+class ThroughSize(nn.Module):
+    """A branch on a tensor whose size depends on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if torch.ones(x.nonzero().shape[0]).sum() > 4 else x * 3
+
+
 class Counting(nn.Module):
     """A branch on a buffer that each run writes."""
 
@@ -72,7 +86,7 @@ def test_branches_on_buffers_are_decided() -> None:
     assert constant_scalars.NOTE in str(exported)
 
 
-@pytest.mark.parametrize("make", [OfInputs, Counting, Drawing])
+@pytest.mark.parametrize("make", [OfInputs, ThroughPython, ThroughSize, Counting, Drawing])
 def test_other_branches_are_refused(make: type[nn.Module]) -> None:
     with pytest.raises(modellint.ExportError) as caught:
         modellint.export(make().eval(), (torch.randn(2, 4),), frontend="export")

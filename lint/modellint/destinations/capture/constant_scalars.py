@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from modellint.destinations.capture import torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
+from modellint.live.capture.jit_trace import TAKING
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,8 +34,6 @@ _TAKING = {
     getattr(torch.Tensor, name)
     for name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "is_nonzero")
 } | {torch.is_nonzero}
-
-
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 
 
@@ -54,6 +53,8 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         # A weak reference holds an address: no other storage has it later.
         self._reached = {reference.cdata: reference for reference in map(_storage, tensors) if reference is not None}
+        self.has_left = False
+        """Whether such a value, or a size that depends on one, was handed to Python, which nothing follows."""
 
     def reaches(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor may hold such a value."""
@@ -68,6 +69,7 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = getattr(function, "_schema", None)
         hands_on = name is None or not tells_shape_only(name.name)
         if is_random or (hands_on and any(map(self.reaches, taken))):
+            self.has_left |= torch.Tag.dynamic_output_shape in getattr(function, "tags", ())
             written = taken if name is None or name.is_mutable else []
             for leaf in (*pytree.tree_leaves(result), *written):
                 reference = _storage(leaf) if isinstance(leaf, torch.Tensor) else None
@@ -105,9 +107,9 @@ class _Visits(TorchFunctionMode):
 
 
 def _line(frame: FrameType) -> tuple[str, int]:
-    """The line that a call comes from, beyond PyTorch's own: a capture has modes between."""
+    """The line that a call comes from, beyond PyTorch's own and those of here: a capture has modes between."""
     outer: FrameType | None = frame
-    while outer is not None and outer.f_code.co_filename.startswith(_TORCH):
+    while outer is not None and outer.f_code.co_filename.startswith((_TORCH, __file__)):
         outer = outer.f_back
     found = outer or frame
     return found.f_code.co_filename, found.f_lineno
@@ -119,9 +121,16 @@ class _Looking(_Visits):
         self._provenance = provenance
         self.constants: dict[_Visit, tuple[torch.Size, Any]] = {}
 
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "") in TAKING:
+            tensors = (leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+            self._provenance.has_left |= any(map(self._provenance.reaches, tensors))
+        return super().__torch_function__(function, types, args, kwargs)
+
     def taken(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         value = function(*args, **kwargs)
-        if not self._provenance.reaches(args[0]):
+        # What Python does with a value of an input is not followed: nothing is a constant behind that.
+        if not self._provenance.has_left:
             self.constants[visit] = args[0].shape, value
         return value
 
