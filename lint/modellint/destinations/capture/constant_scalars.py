@@ -1,7 +1,9 @@
-"""Constant scalars: truth values and numbers that code takes out of tensors which no input reaches, the same in every run.
+"""Constant scalars: truth values, numbers and sizes that code takes out of tensors which no input reaches, the same in every run.
 
 `torch.export` runs a model on tensors without values, and refuses a branch on the value of a buffer. A program holds buffers as
-constants: so the branch is the one that a run takes.
+constants: so the branch is the one that a run takes. Sizes are such scalars too, whether code asks for them (`int(grid[0])`), hands
+a tensor where a number is wanted (`interpolate(x, size=(grid[0], grid[1]))`), or an operator makes as many elements as values tell
+(`repeat_interleave`, a choice by a mask).
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import wraps
+from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -29,11 +34,24 @@ if TYPE_CHECKING:
 
     from modellint.live.inputs.model_inputs import Inputs
 
+_UNKNOWN = (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 NOTE = "what the model asks of its own weights and buffers is answered once"
 _TAKING = {
-    getattr(torch.Tensor, name)
-    for name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "is_nonzero")
+    getattr(torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item", "is_nonzero")
 } | {torch.is_nonzero}
+_BY_MASK = {torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default}
+"""Operators whose result has a size that the values of their first operand do not tell."""
+_READING = {torch.tensor, torch.as_tensor, torch.asarray}
+_ASSERTING = {
+    getattr(torch, name).__code__
+    for name in ("_check", "_check_with", "_check_tensor_all", "_check_tensor_all_with")
+    if hasattr(torch, name)
+}
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 
 
@@ -46,6 +64,19 @@ class _Visit(NamedTuple):
     number: int
 
 
+class _Result(NamedTuple):
+    """What a call gives: a number of a tensor of this shape, or tensors whose shape depends on values."""
+
+    value: Any
+    shape: torch.Size | None = None
+
+
+class _Operands(NamedTuple):
+    """What a call is given in place of some operands, by their places: the numbers of tensors, the positions of a mask's truths."""
+
+    instead: dict[int, Any]
+
+
 class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Mode that follows which tensors the values of inputs, or random numbers, reach."""
 
@@ -55,11 +86,21 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._reached = {reference.cdata: reference for reference in map(_storage, tensors) if reference is not None}
         self.has_left = False
         """Whether such a value, or a size that depends on one, was handed to Python, which nothing follows."""
+        self.taken: list[tuple[torch.Tensor, Any]] = []
+        """Constants of one element that an operator took as numbers, and these, since somebody emptied this."""
+        self.is_of_values = False
+        """Whether an operator gave a tensor whose shape depends on values, since somebody said that none has."""
 
     def reaches(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor may hold such a value."""
         reference = _storage(tensor)
         return reference is None or reference.cdata in self._reached
+
+    def hands_on(self, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
+        """Take it that the values of these tensors are those of the result."""
+        reference = _storage(result)
+        if reference is not None and any(map(self.reaches, tensors)):
+            self._reached[reference.cdata] = reference
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -68,13 +109,19 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_random = torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
         name = getattr(function, "_schema", None)
         hands_on = name is None or not tells_shape_only(name.name)
+        is_number = function is torch.ops.aten._local_scalar_dense.default
+        is_sized_by_values = torch.Tag.dynamic_output_shape in getattr(function, "tags", ())
+        deciding = taken[1:] if function in _BY_MASK else taken
         if is_random or (hands_on and any(map(self.reaches, taken))):
-            self.has_left |= torch.Tag.dynamic_output_shape in getattr(function, "tags", ())
+            self.has_left |= is_number or (is_sized_by_values and any(map(self.reaches, deciding)))
             written = taken if name is None or name.is_mutable else []
             for leaf in (*pytree.tree_leaves(result), *written):
                 reference = _storage(leaf) if isinstance(leaf, torch.Tensor) else None
                 if reference is not None:
                     self._reached[reference.cdata] = reference
+        elif is_number:
+            self.taken.append((taken[0], result))
+        self.is_of_values |= is_sized_by_values
         return result
 
 
@@ -87,7 +134,7 @@ def _storage(tensor: torch.Tensor) -> StorageWeakRef | None:
 
 
 class _Visits(TorchFunctionMode):
-    """Mode that counts, by line, the times that a scalar is taken."""
+    """Mode that counts, by line, the times that a function of PyTorch is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,13 +142,18 @@ class _Visits(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if function not in _TAKING:
+        name = getattr(function, "__name__", "")
+        if name in ("__get__", "__set__"):
             return function(*args, **kwargs)
-        key = (*_line(sys._getframe(1)), function.__name__)
-        self._seen[key] = self._seen.get(key, 0) + 1
-        return self.taken(_Visit(*key, self._seen[key]), function, args, kwargs)
+        path, row = _line(sys._getframe(1))
+        return self.called(self._next(path, row, name), function, args, kwargs)
 
-    def taken(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
+    def _next(self, path: str, row: int, function: str) -> _Visit:
+        key = path, row, function
+        self._seen[key] = self._seen.get(key, 0) + 1
+        return _Visit(*key, self._seen[key])
+
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         """What the code is given."""
         raise NotImplementedError
 
@@ -115,36 +167,120 @@ def _line(frame: FrameType) -> tuple[str, int]:
     return found.f_code.co_filename, found.f_lineno
 
 
+def _is_asserted(frame: FrameType) -> bool:
+    """Whether PyTorch asks for a value to hold an assertion against it."""
+    outer: FrameType | None = frame
+    while outer is not None and outer.f_code.co_filename.startswith((_TORCH, __file__)):
+        if outer.f_code in _ASSERTING:
+            return True
+        outer = outer.f_back
+    return False
+
+
 class _Looking(_Visits):
+    """Mode that keeps what a run's calls take out of constants."""
+
     def __init__(self, provenance: _Provenance) -> None:
         super().__init__()
         self._provenance = provenance
-        self.constants: dict[_Visit, tuple[torch.Size, Any]] = {}
+        self.constants: dict[_Visit, _Result | _Operands] = {}
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") in TAKING:
-            tensors = (leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
-            self._provenance.has_left |= any(map(self._provenance.reaches, tensors))
-        return super().__torch_function__(function, types, args, kwargs)
-
-    def taken(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
+        provenance = self._provenance
+        tensors = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        had_left = provenance.has_left
+        if visit.function in TAKING:
+            provenance.has_left |= any(map(provenance.reaches, tensors))
+        provenance.taken.clear()
+        provenance.is_of_values = False
         value = function(*args, **kwargs)
+        if function in _READING and tensors:
+            # Memory is read, and no operator is called.
+            provenance.is_of_values = True
+            provenance.hands_on(tensors, value)
+        if visit.function == "__format__" or _is_asserted(sys._getframe(1)):
+            # What a message says of an input is for people, and a run goes on alike behind every assertion that holds.
+            provenance.has_left = had_left
         # What Python does with a value of an input is not followed: nothing is a constant behind that.
-        if not self._provenance.has_left:
-            self.constants[visit] = args[0].shape, value
+        if provenance.has_left:
+            return value
+        if function is torch.Tensor.tolist:
+            # The tensors of an export ask each of their elements instead.
+            for element in tensors[0].flatten().tolist():
+                at = self._next(visit.path, visit.row, "item")
+                self.constants[at] = _Result(element, torch.Size())
+        elif function in _TAKING:
+            self.constants[visit] = _Result(value, tensors[0].shape)
+        elif provenance.is_of_values and not any(map(provenance.reaches, tensors)):
+            self.constants[visit] = _Result(pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, value))
+        elif instead := {**self._masks(function, args, kwargs), **_numbers((args, kwargs), provenance.taken)}:
+            self.constants[visit] = _Operands(instead)
         return value
+
+    def _masks(self, function: Any, args: Any, kwargs: Any) -> dict[int, torch.Tensor]:
+        """Constant masks of one dimension by which rows are chosen, by their places, each as the rows' numbers."""
+        if function not in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+            return {}
+        return {
+            at: leaf.nonzero()[:, 0]
+            for at, leaf in enumerate(_leaves((args, kwargs)))
+            if at and isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool and leaf.dim() == 1
+            if not self._provenance.reaches(leaf)
+        }
+
+
+def _numbers(operands: Any, taken: list[tuple[torch.Tensor, Any]]) -> dict[int, Any]:
+    """The operands, by their places, that were taken as numbers, and these."""
+    numbers = {id(tensor): number for tensor, number in taken}
+    return {at: numbers[id(leaf)] for at, leaf in enumerate(_leaves(operands)) if id(leaf) in numbers}
+
+
+def _leaves(operands: Any) -> Iterator[Any]:
+    """What stands in operands and in their tuples, lists, dicts and slices, in order."""
+    match operands:
+        case tuple() | list():
+            for operand in operands:
+                yield from _leaves(operand)
+        case dict():
+            yield from _leaves([*operands.values()])
+        case slice():
+            yield from _leaves((operands.start, operands.stop, operands.step))
+        case _:
+            yield operands
+
+
+def _replaced(operands: Any, instead: dict[int, Any], places: Iterator[int]) -> Any:
+    """Operands in which something else stands at those places."""
+
+    def replaced(operand: Any) -> Any:
+        return _replaced(operand, instead, places)
+
+    match operands:
+        case tuple() | list():
+            parts = [replaced(operand) for operand in operands]
+            return type(operands)(*parts) if hasattr(operands, "_fields") else type(operands)(parts)
+        case dict():
+            return {key: replaced(operand) for key, operand in operands.items()}
+        case slice():
+            return slice(*map(replaced, (operands.start, operands.stop, operands.step)))
+        case _:
+            return instead.get(next(places), operands)
 
 
 class _Answering(_Visits):
-    def __init__(self, constants: dict[_Visit, tuple[torch.Size, Any]]) -> None:
+    """Mode in which calls are given what those of a run took out of constants."""
+
+    def __init__(self, constants: dict[_Visit, _Result | _Operands]) -> None:
         super().__init__()
         self._constants = constants
 
-    def taken(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
-        known = self._constants.get(visit)
-        if known is None or known[0] != args[0].shape:
-            return function(*args, **kwargs)
-        return known[1]
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
+        match self._constants.get(visit):
+            case _Result(value, shape) if shape is None or args[0].shape == shape:
+                return value
+            case _Operands(instead):
+                args, kwargs = _replaced((args, kwargs), instead, count())
+        return function(*args, **kwargs)
 
 
 @contextmanager
@@ -162,8 +298,22 @@ def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
     if not looking.constants or [tensor._version for tensor in state] != before:
         yield False
         return
-    with _Answering(looking.constants):
+    forward, own = model.forward, vars(model).get("forward")
+
+    @wraps(forward)
+    def answering(*args: Any, **kwargs: Any) -> Any:
+        # Entered in here, as a capture's own modes, which answer `tolist` themselves, are asked before those around them.
+        with _Answering(looking.constants):
+            return forward(*args, **kwargs)
+
+    vars(model)["forward"] = answering
+    try:
         yield True
+    finally:
+        if own is None:
+            del vars(model)["forward"]
+        else:
+            vars(model)["forward"] = own
 
 
 def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
@@ -172,11 +322,23 @@ def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
     They may depend on a size: none is answered where a size is flexible. Raises whatever ``torch.export`` raises.
     """
     try:
-        return torch_export.exported(model, inputs), ()
-    except GuardOnDataDependentSymNode:
-        if inputs.flexible:
+        program = torch_export.exported(model, inputs)
+    except Exception as error:
+        # `torch.tensor` reads memory, which tensors without values lack.
+        if inputs.flexible or not (isinstance(error, _UNKNOWN) or "not allocated yet" in str(error)):
             raise
         with answered(model, inputs) as is_any:
             if not is_any:
                 raise
             return torch_export.exported(model, inputs), (NOTE,)
+    if not inputs.flexible and _asks_for_values(program):
+        with answered(model, inputs) as is_any, suppress(Exception):
+            if is_any:
+                return torch_export.exported(model, inputs), (NOTE,)
+    return program, ()
+
+
+def _asks_for_values(program: Any) -> bool:
+    """Whether sizes or numbers of an exported program are values of tensors."""
+    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return any(tags.intersection(getattr(node.target, "tags", ())) for node in program.graph.nodes)
