@@ -26,6 +26,7 @@ __all__ = [
     "language_model",
     "shapes",
     "verify",
+    "with_constants",
 ]
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from modellint.api import language_model as language_model
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
+    from modellint.api import with_constants as with_constants
 
     __version__: str
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import nn
 
 import modellint
+from modellint.cli import cli
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
@@ -78,3 +81,92 @@ def test_what_has_no_name_stays() -> None:
 
     with pytest.raises(modellint.ExportError, match="does not convert"):
         modellint.export(Unnamed(), (X, True))
+
+
+class Grid(nn.Module):
+    """Values of an input are sizes, and how often a loop goes round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        rows, columns = grid.tolist()
+        for _ in range(rows):
+            x = self.layer(x)
+        return x.reshape(rows, columns, 4).mean(1) * self.scale
+
+
+GRID = torch.tensor([2, 3])
+
+
+def test_an_input_becomes_a_constant() -> None:
+    torch.manual_seed(0)
+    model = Grid().eval()
+    x = torch.randn(6, 4)
+    with pytest.raises(
+        modellint.ExportError, match=r"--constant grid, if always what the example has there: tried, it agrees"
+    ):
+        modellint.export(model, (x, GRID))
+    fixed, inputs = modellint.with_constants(model, (x, GRID), "grid")
+    assert len(inputs) == 1
+    assert torch.equal(fixed(*inputs), model(x, GRID))
+    exported = modellint.export(fixed, inputs)
+    assert exported.verification.verdict == "agrees"
+    assert [feature.name for feature in exported.summary.inputs] == ["x"]
+    # The model is as it was, and both have the same parameters.
+    assert [*model.state_dict()] == [*fixed.state_dict()] == ["scale", "layer.weight", "layer.bias"]
+    assert [name for name, _ in model.named_buffers()] == ["scale"]
+    assert fixed.layer is model.layer
+    assert "forward" not in vars(model)
+
+
+def test_constants_of_keyword_arguments() -> None:
+    torch.manual_seed(0)
+    model = Grid().eval()
+    fixed, inputs = modellint.with_constants(model, {"grid": GRID, "x": torch.randn(6, 4)}, "grid")
+    assert [*inputs] == ["x"]
+    assert modellint.verify(fixed, inputs).ok
+
+
+def test_constants_that_are_no_inputs() -> None:
+    with pytest.raises(ValueError, match="constant: there is no input 'size', but 'x', 'grid'"):
+        modellint.with_constants(Grid(), (torch.randn(6, 4), GRID), "size")
+    with pytest.raises(ValueError, match="nothing is left"):
+        modellint.with_constants(Grid(), (torch.randn(6, 4), GRID), "x", "grid")
+
+
+MODULE = """
+import torch
+from torch import nn
+
+class Grid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x, grid):
+        rows, columns = grid.tolist()
+        for _ in range(rows):
+            x = self.layer(x)
+        return x.reshape(rows, columns, 4).mean(1)
+
+def make():
+    return Grid().eval(), (torch.randn(6, 4), torch.tensor([2, 3]))
+"""
+
+
+def test_constants_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "grid.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner()
+    wrong = run.invoke(cli, ["verify", "grid.py:make", "--constant", "size"])
+    assert wrong.exit_code == 2
+    assert "--constant: there is no input 'size', but 'x', 'grid'" in wrong.output
+    assert run.invoke(cli, ["verify", "grid.py:make", "--constant", "grid"]).exit_code == 0
+    checked = run.invoke(cli, ["check", "grid.py:make", "--constant", "grid"])
+    assert "FLW002" not in checked.output
+    exported = run.invoke(cli, ["export", "grid.py:make", "--constant", "grid", "-o", "Grid.mlpackage"])
+    assert exported.exit_code == 0, exported.output
+    assert "exported, and agrees" in exported.output

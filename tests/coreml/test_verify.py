@@ -267,6 +267,7 @@ def test_error_that_the_model_magnifies_is_told() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.sin(1e4 * self.layers(x))
 
+    torch.manual_seed(0)
     found = verified(Choosing().eval(), IMAGES)
     assert found.ok
     assert found.outputs[0].error > 1e-4
@@ -339,3 +340,34 @@ def test_overflow_is_a_finding_where_it_is_asked_for() -> None:
     }
     single = modellint.check_model(Overflowing(), (X,), select="NUM004", root=HERE.parent, precision="fp32")
     assert single.diagnostics == ()
+
+
+class OnlyThree(nn.Module):
+    """A model that takes one value of an input, and raises on all others."""
+
+    def forward(self, x: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+        if size[0] != 3:
+            raise ValueError("three, please")
+        return x * size.tolist()[0]
+
+
+class Placed(nn.Module):
+    """A model that takes certain tokens, in any order, of which two stand for something else; a trace keeps where they are."""
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        places = [at for at, each in enumerate(ids.tolist()) if each == 9]
+        if sorted(ids.tolist()) != [1, 3, 4, 8, 9, 9]:
+            raise ValueError("these, please")
+        return x * sum(places)
+
+
+def test_an_input_without_other_values_is_undecided() -> None:
+    found = modellint.verify(OnlyThree(), (torch.randn(4), torch.tensor([3])), frontend="trace")
+    assert found.verdict == "undecided"
+    assert "size is the example's in all that was compared, as the model raises on others" in found.reason
+
+
+def test_an_input_is_given_other_values_that_the_model_takes() -> None:
+    found = modellint.verify(Placed(), (torch.randn(4), torch.tensor([1, 9, 4, 9, 3, 8])), frontend="trace")
+    assert found.verdict == "differs"
+    assert any("the example with ids" in case.label for case in found.cases)

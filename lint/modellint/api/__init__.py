@@ -9,6 +9,7 @@ from modellint.api.checks import check_source as check_source
 from modellint.api.checks import fix_model as fix_model
 from modellint.api.checks import shapes as shapes
 from modellint.api.checks import verify as verify
+from modellint.api.constant_inputs import with_constants as with_constants
 from modellint.api.exports import ExportError as ExportError
 from modellint.api.exports import ExportResult as ExportResult
 from modellint.api.exports import export as export

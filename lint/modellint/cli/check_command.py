@@ -21,6 +21,7 @@ from modellint.cli.options import (
     resolve,
     with_capture,
     with_color,
+    with_constants,
     with_inputs,
     with_options,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _LIVE_ONLY = {
     "inputs": "--input",
+    "constants": "--constant",
     "checkpoint": "--checkpoint",
     "timeout": "--timeout",
     "memory": "--memory",
@@ -73,6 +75,7 @@ _NOT_TOGETHER = {
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @with_inputs
+@with_constants
 @with_capture(
     checkpoint="Compare the model with these weights.",
     frontend="How a live target is captured for Core ML (default: auto: trace, then export).",
@@ -163,7 +166,9 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
 
         files, named = request_dispatch.split(targets)
         live = [
-            request_dispatch.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
+            request_dispatch.request_for(
+                job, target, options["inputs"], options["checkpoint"], seed=seed, constants=options["constants"]
+            )
             for target in named
         ]
     if not live:

@@ -22,6 +22,7 @@ from modellint.cli.options import (
     resolve,
     with_capture,
     with_color,
+    with_constants,
     with_inputs,
     with_plugins,
     with_settings,
@@ -40,6 +41,7 @@ TIMEOUT = 1800.0
 @click.command("export", cls=Command)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @with_inputs
+@with_constants
 @click.option(
     "--output",
     "-o",
@@ -123,7 +125,10 @@ def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
         raise click.UsageError(str(error)) from None
     if options["form"] is None and options["context"] is not None:
         raise click.UsageError("--context goes with --as language-model")
-    if len(targets) > 1 or options["chain"] is not None:
+    is_pipeline = len(targets) > 1 or options["chain"] is not None
+    if options["constants"] and (is_pipeline or options["form"] is not None):
+        raise click.UsageError("--constant goes with one target, and not with --chain or --as")
+    if is_pipeline:
         from modellint.cli import pipeline
 
         return 0 if pipeline.export(job, targets, wanted, options, TIMEOUT) else 1
@@ -135,7 +140,12 @@ def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
 
         return 0 if language_model.export(job, target, outputs[0], wanted, options) else 1
     request = request_dispatch.request_for(
-        job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
+        job,
+        target,
+        options["inputs"],
+        options["checkpoint"],
+        seed=options["seed"] or 0,
+        constants=options["constants"],
     )
     written = [
         _export_one(job, text, request._replace(destination=goal), wanted, output, options)

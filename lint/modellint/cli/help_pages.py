@@ -36,7 +36,10 @@ GROUPS = {
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
-    "Model": "catalogues actions inputs image images state states labels checkpoint models reference record recorded seed timeout memory",
+    "Model": (
+        "catalogues actions inputs constants image images state states labels checkpoint models reference record recorded "
+        "seed timeout memory"
+    ),
     "Core ML": "destination deployment_target coreml_version coreai_version frontend precision",
     "Package": (
         "output force output_names author license description model_version input_description output_description"

@@ -264,6 +264,16 @@ _INPUT_OPTIONS = (
 )
 
 
+with_constants = click.option(
+    "--constant",
+    "constants",
+    multiple=True,
+    metavar="NAME",
+    help="This input of the model is always what it is in the example.",
+)
+"""Give a command the option for inputs that become constants of a package."""
+
+
 with_inputs = _all(_INPUT_OPTIONS)
 """Give a command the options of what runs a live target."""
 

@@ -20,6 +20,7 @@ from modellint.cli.options import (
     resolve,
     with_capture,
     with_color,
+    with_constants,
     with_inputs,
     with_plugins,
     with_settings,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.command("verify", cls=Command)
 @click.argument("target")
 @with_inputs
+@with_constants
 @click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
 @click.option(
     "--record",
@@ -102,7 +104,12 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     job = resolve(Path(file_of(live)), {**options, "output_format": None})
     action = Verify("outputs" if shown_format == "text" else "layers", package)
     request = request_dispatch.request_for(
-        job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
+        job,
+        target,
+        options["inputs"],
+        options["checkpoint"],
+        seed=options["seed"] or 0,
+        constants=options["constants"],
     )._replace(action=action)
     requests = list(request_dispatch.requests_by_goal(job, [request])) if package is None else [request]
     if len(requests) > 1 and shown_format != "text":
@@ -139,7 +146,7 @@ def _package(text: str, options: Mapping[str, Any]) -> Path:
     except PackageError as error:
         raise UsageError(str(error)) from None
     with_case = options["reference"] is None
-    own = ("inputs", "checkpoint", "seed") if with_case else ()
+    own = ("inputs", "constants", "checkpoint", "seed") if with_case else ()
     for name in ("destination", "frontend", "precision", "deployment_target", *own):
         if options[name]:
             shown = name.removesuffix("s").replace("_", "-")

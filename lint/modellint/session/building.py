@@ -159,7 +159,19 @@ class Builder:
         without_values = on_meta or (only_shapes and inputs.total(self.specs) > LARGEST)
         given_inputs = self._inputs(example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
         self._give_shapes(model, given_inputs)
+        if self._request.constants:
+            model, given_inputs = self._with_constants(model, given_inputs)
         return Built(model, given_inputs, not on_meta)
+
+    def _with_constants(self, model: nn.Module, given: Inputs | None) -> tuple[nn.Module, Inputs]:
+        from modellint.live.inputs.constant_arguments import with_constants
+
+        if given is None:
+            raise inputs.InputError(f"--constant: {self._request.target.text} has no inputs: give them, with --input")
+        try:
+            return with_constants(model, given, self._request.constants)
+        except ValueError as error:
+            raise inputs.InputError(f"{self._request.target.text}: --{error}") from None
 
     def _named(self) -> Any:
         """What the target names, imported; of a collection the function that builds the model in question."""

@@ -108,6 +108,8 @@ class Request(NamedTuple):
     """As written behind ``--input``; empty for what the target itself returns."""
     input_folder: Path | None = None
     """What files in ``inputs`` are relative to, if not to ``folder``."""
+    constants: tuple[str, ...] = ()
+    """The inputs, by their names, that are always what they are in the example."""
     checkpoint: Path | None = None
     plugins: tuple[Plugin, ...] = ()
     """Those that may run; nobody decides it anew."""

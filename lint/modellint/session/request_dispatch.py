@@ -61,6 +61,7 @@ def request_for(
     *,
     seed: int = 0,
     folder: Path | None = None,
+    constants: Sequence[str] = (),
 ) -> Request:
     """Find what a target, its inputs and its checkpoint name, relative to ``folder``, by default the user's; nothing is run.
 
@@ -84,6 +85,7 @@ def request_for(
         (),
         inputs=tuple(specs),
         input_folder=folder,
+        constants=tuple(constants),
         checkpoint=checkpoint,
         plugins=job.plugins,
         seed=seed,

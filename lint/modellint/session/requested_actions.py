@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint import destinations
+from modellint.destinations.export_options import OptionError
 from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.check import examine, findings_of, live_rules, needs_of
 from modellint.live.code.places import Project
@@ -194,19 +197,56 @@ class Session:
     ) -> Exported:
         """Fix, convert, save and verify a model, of which the rules' findings are ``known``. Raises ``OptionError``."""
         subject = self.subject(model, inputs)
-        return destination_of(subject).export(
-            model,
-            inputs,
-            self.request.destination,
-            self.project,
-            options,
-            package.parent,
-            package.name,
-            specs=specs,
-            seed=self.request.seed,
-            progress=self.enter,
-            faults=faults(subject, rules, known),
-        )
+        destination, told = destination_of(subject), faults(subject, rules, known)
+
+        def attempt(model: nn.Module, inputs: Inputs, folder: Path) -> Exported:
+            return destination.export(
+                model,
+                inputs,
+                self.request.destination,
+                self.project,
+                options,
+                folder,
+                package.name,
+                specs=specs,
+                seed=self.request.seed,
+                progress=self.enter,
+                faults=told,
+            )
+
+        exported = attempt(model, inputs, package.parent)
+        if exported.writable or exported.advice:
+            return exported
+        advice = self._constants_on_trial(model, inputs, attempt, package.parent / "constants")
+        return replace(exported, advice=advice)
+
+    def _constants_on_trial(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        attempt: Callable[[nn.Module, Inputs, Path], Exported],
+        folder: Path,
+    ) -> tuple[str, ...]:
+        """The inputs that have to be constants for a model to be exported, as options; none where that does not do it either."""
+        from modellint.destinations.capture.constant_scalars import inputs_taken
+        from modellint.live.inputs.constant_arguments import with_constants
+
+        names = inputs_taken(model, inputs)
+        if not names:
+            return ()
+        words = " ".join(f"--constant {name}" for name in names)
+        self.enter(f"trying {words}")
+        folder.mkdir()
+        try:
+            exported = attempt(*with_constants(model, inputs, names), folder)
+        except (OptionError, ValueError):
+            return ()
+        finally:
+            shutil.rmtree(folder)
+        if not exported.writable:
+            return ()
+        outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
+        return (f"{words}, if always what the example has there: tried, {outcome}",)
 
     def checked_export(
         self,

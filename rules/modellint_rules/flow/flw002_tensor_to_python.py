@@ -80,6 +80,7 @@ class TensorToPython(Rule):
     only_inference = True
     silent = ("trace",)
     live_needs = "run"
+    withdraws = True
     needs = ("forward", Trigger.TENSOR_TO_NUMBER)
     only_modules = True
     only_forward = True
@@ -121,17 +122,25 @@ class TensorToPython(Rule):
         yield code.finding(
             self,
             call.node,
-            "`len(…)` of a tensor whose length depends on values: tracing keeps that of the sample input",
+            _LENGTH,
             severity=Severity.INFO
             if is_unread(call, code)
             else code.severity_at(self.severity, call.node, call.function),
             statement=call.statement,
-            advice="`x.shape[0]` stays a symbol",
+            advice=_OF_SHAPE,
         )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
         for concretization in subject.concretizations:
+            if concretization.kind == "length":
+                yield subject.finding(
+                    self,
+                    _LENGTH,
+                    at=concretization.call.place,
+                    modules=[concretization.call.module],
+                    advice=_OF_SHAPE,
+                )
             if concretization.kind == "number":
                 method = concretization.method
                 spelled = f"{method.strip('_')}(…)" if method.startswith("__") else f".{method}()"
@@ -144,6 +153,8 @@ class TensorToPython(Rule):
                 )
 
 
+_LENGTH = "`len(…)` of a tensor whose length depends on values: tracing keeps that of the sample input"
+_OF_SHAPE = "`x.shape[0]` stays a symbol"
 _SYMBOLS = "`torch.export` gives symbols, which coremltools refuses in most places"
 _ADVICE = "Where the number only meets tensors, leave the call out; a size or an index has to come from shapes, or from an input"
 

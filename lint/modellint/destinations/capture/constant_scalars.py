@@ -8,6 +8,7 @@ a tensor where a number is wanted (`interpolate(x, size=(grid[0], grid[1]))`), o
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -306,6 +307,8 @@ def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
         with _Answering(looking.constants):
             return forward(*args, **kwargs)
 
+    # That of a method which stands in the class's place holds the model itself, too.
+    answering.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     vars(model)["forward"] = answering
     try:
         yield True
@@ -314,6 +317,26 @@ def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
             del vars(model)["forward"]
         else:
             vars(model)["forward"] = own
+
+
+def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
+    """The inputs of whole numbers and truth values, by name, that hand Python what it branches by, or sizes.
+
+    None where these are all inputs, or a run ends in an exception.
+    """
+    names, taken = [*inspect.signature(model.forward).parameters], []
+    named = dict(zip(names, inputs.args, strict=False)) | dict(inputs.kwargs)
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+            continue
+        try:
+            with torch.no_grad(), _Provenance([value]) as provenance, _Looking(provenance):
+                model(*inputs.args, **inputs.kwargs)
+        except Exception:
+            return ()
+        if provenance.has_left:
+            taken.append(name)
+    return tuple(taken) if len(taken) < len(named) else ()
 
 
 def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -116,6 +117,8 @@ def _returning(model: nn.Module, kept: list[int]) -> Iterator[None]:
         leaves = pytree.tree_leaves(forward(*args, **kwargs), is_leaf=_is_absent)
         return tuple(leaves[at] for at in kept)
 
+    # That of a method which stands in the class's place holds the model itself, too.
+    flat.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     vars(model)["forward"] = flat
     try:
         yield

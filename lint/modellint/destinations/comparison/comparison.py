@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,7 @@ from modellint.destinations.comparison.reference_runs import STEPS, OutputCache,
 from modellint.destinations.comparison.states import lost_writes, state_differences
 from modellint.destinations.comparison.untrained_weights import untrained
 from modellint.live.inputs.variants import Case as Given
-from modellint.live.inputs.variants import variants
+from modellint.live.inputs.variants import may_vary, of_one_input, variants
 from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class Comparison:
         self._times = CaseTimes(end)
         self._variety = OutputVariety()
         self._generator = InputGenerator(inputs, specs, seed, self._variety, self._times)
+        self._unvaried = {*may_vary(inputs, specs)}
+        """The places of inputs that are the example's in all that was compared."""
         self._constant: list[int] = []
         """Outputs that depend on inputs, and are the same on all of them."""
 
@@ -190,10 +193,13 @@ class Comparison:
             self.cases.append(Case(case.label, largest, half, note))
             if largest is not None or half is not None:
                 self._tell(case, (case.inputs,), [expected])
+                self._look_for_others(case.inputs)
             self._times.add(time.monotonic() - began)
             if self.after is not None:
                 self.after()
         if predictor is not None and self._budget:
+            if not self._fixed_sizes:
+                self._over_unvaried(predictor, route, deadline)
             self._look_for_constants()
         if left:
             self.notes.append(
@@ -203,6 +209,52 @@ class Comparison:
     def _tell(self, case: Given, row: tuple[Inputs, ...], expected: Sequence[Sequence[Tensor]]) -> None:
         if self.on_compared is not None:
             self.on_compared(ComparedRow(case.label, case.usual, row, tuple(expected)))
+
+    def _look_for_others(self, inputs: Inputs) -> None:
+        if not self._unvaried:
+            return
+        first, now = (pytree.tree_leaves((tuple(each.args), dict(each.kwargs))) for each in (self.inputs, inputs))
+        self._unvaried = {at for at in self._unvaried if _same(first[at], now[at])}
+
+    def _over_unvaried(self, predictor: Program, route: str, deadline: float) -> None:
+        """Compare with other values of inputs on whose others the model has raised so far; doubt what no others are to be had for.
+
+        A program may hold what such an input is in the example.
+        """
+        for at in sorted(self._unvaried):
+            last = ""
+            for case in of_one_input(self.inputs, at, self._specs, self.seed):
+                if self.mismatch is not None or time.monotonic() > deadline or not self._times.allow(1):
+                    return
+                try:
+                    expected = self.reference(case.inputs)
+                except Raised as error:
+                    last = str(error)
+                    continue
+                labelled = case._replace(label=f"the example with {self._name(at)} {case.label}")
+                largest, note = self._compared(predictor, self.leaves(case.inputs, route), labelled, expected)
+                self.cases.append(Case(labelled.label, largest, None, note))
+                if largest is not None:
+                    self._look_for_others(case.inputs)
+                    self._tell(labelled, (case.inputs,), [expected])
+                if at not in self._unvaried:
+                    break
+            if at in self._unvaried and last:
+                self.doubts.append(
+                    f"{self._name(at)} is the example's in all that was compared, as the model raises on others ({last}): "
+                    "give it a range of values, or make it a constant"
+                )
+
+    def _name(self, at: int) -> str:
+        """What the input at a place among all leaves is called."""
+        parameters = [*inspect.signature(self.model.forward).parameters]
+        arguments = [(*parameters[index : index + 1], value) for index, value in enumerate(self.inputs.args)]
+        names = [
+            argument[0] if len(argument) > 1 else "an input"
+            for argument in [*arguments, *self.inputs.kwargs.items()]
+            for _ in pytree.tree_leaves(argument[-1])
+        ]
+        return str(names[at])
 
     def _look_for_constants(self) -> None:
         """Outputs that depend on inputs, and are the same on all of them."""

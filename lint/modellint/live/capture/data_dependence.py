@@ -27,6 +27,7 @@ class Reach:
         self, run: Run, starts: Callable[[TensorFact], bool], without: Callable[[str], bool] = lambda operator: False
     ) -> None:
         """``without`` says of an operator's name whether what it gives does not count."""
+        self._starts = starts
         self._tensors: set[int] = set()
         self._storages: set[int] = set()
         for operator in run.operators:
@@ -49,7 +50,10 @@ class Reach:
         return cls(run, is_input, tells_shape_only)
 
     def __contains__(self, fact: object) -> bool:
-        return isinstance(fact, TensorFact) and (fact.tensor in self._tensors or fact.storage in self._storages)
+        # No operator may have taken what it starts from.
+        return isinstance(fact, TensorFact) and (
+            self._starts(fact) or fact.tensor in self._tensors or fact.storage in self._storages
+        )
 
     def _add(self, fact: TensorFact) -> None:
         self._tensors.add(fact.tensor)

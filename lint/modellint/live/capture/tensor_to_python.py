@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
+
 from modellint.live.analysis_cache import analysis
 from modellint.live.capture.data_dependence import Reach, facts_in
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.capture.jit_trace import TAKING, traced
-from modellint.live.capture.records import Call, Run
+from modellint.live.capture.records import Call, Operator, Run
 from modellint.live.code.anchor_statements import node_at
 from modellint.live.subject import Subject
 
@@ -25,7 +27,7 @@ class Concretization(NamedTuple):
     method: str
     """As in ``item``, or ``__bool__``."""
     kind: str
-    """``branch``, ``number``, or ``array`` for what NumPy then computes."""
+    """``branch``, ``number``, ``length`` of what has as many rows as values tell, or ``array`` for what NumPy then computes."""
 
 
 @analysis
@@ -36,16 +38,25 @@ def concretizations(subject: Subject) -> tuple[Concretization, ...]:
 
 
 def _concretizations(subject: Subject, run: Run) -> Iterator[Concretization]:
-    calls = [call for call in (*run.calls, *_refused(run)) if _method(call) in TAKING]
+    calls = [call for call in (*run.calls, *_refused(run)) if _method(call) in (*TAKING, "__len__")]
     if not calls:
         return
     data = Reach.of_values(run)
+    yield from _lengths([call for call in calls if _method(call) == "__len__"], run, data)
+    calls = [call for call in calls if _method(call) != "__len__"]
     calls = [call for call in calls if any(fact in data for fact in facts_in((call.arguments, call.keywords)))]
     if not calls:
         return
     trace = traced(subject)
+    listed = set()
     for call in calls:
         method = _method(call)
+        if trace is not None and method == "item" and ("tolist", call.place) in trace.calls:
+            # Tensors without values ask each of their elements instead.
+            if call.place in listed:
+                continue
+            listed.add(call.place)
+            method = "tolist"
         if trace is not None and (method, call.place) not in trace.calls:
             # Code that asks whether it is traced does something else then.
             continue
@@ -53,6 +64,30 @@ def _concretizations(subject: Subject, run: Run) -> Iterator[Concretization]:
         kind = _kind(method, node)
         if kind is not None:
             yield Concretization(call, method, kind)
+
+
+def _lengths(calls: list[Call], run: Run, data: Reach) -> Iterator[Concretization]:
+    """The lengths that are asked for of tensors which have as many rows as values of inputs tell."""
+    if not calls:
+        return
+    sized = {fact.storage for operator in run.operators if _is_sized_by_values(operator) for fact in operator.outputs}
+    for call in calls:
+        (fact, *_) = [*facts_in(call.arguments), None]
+        node = None if call.place is None else node_at(call.place)
+        loops = isinstance(node, (ast.For, ast.While))
+        if fact is not None and fact.storage in sized and fact in data and not loops:
+            yield Concretization(call, "__len__", "length")
+
+
+def _is_sized_by_values(operator: Operator) -> bool:
+    name = operator.name.rpartition("::")[2]
+    if name in ("index", "repeat_interleave"):
+        # Positions give as many rows as there are of them, and so does a number of repetitions.
+        return any(fact.dtype == "bool" for fact in facts_in(operator.arguments[1:]))
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.dynamic_output_shape in getattr(packet, overload).tags for overload in packet.overloads()
+    )
 
 
 def _refused(run: Run) -> Iterator[Call]:

@@ -29,6 +29,8 @@ _ENOUGH = 4
 """Integers beyond the example's, at least, in all cases together."""
 _IN_TURN = 8
 """Integers from the lowest on, of which each is given once: programs compare with small ones."""
+_MOST_CHANGED = 8
+"""Sets of inputs, at most, in which one element of the example's is another one."""
 _MOST_FURTHER = 64
 """Sets of inputs, at most, of which there are more where an output tells little."""
 _SMALL = (1e-4, 1e-9)
@@ -127,6 +129,52 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             yield case(label, False, True, lambda leaf, bounds, at: _beyond(leaf, bounds, draw))
     if not wide:
         yield from lengths(inputs, specs, seed)
+
+
+def may_vary(inputs: Inputs, specs: Sequence[InputSpec] = ()) -> list[int]:
+    """The places, among all leaves, of tensors whose values may be others than the example's."""
+    leaves, ranges = _flat(inputs)[0], _ranges(inputs, specs)
+
+    def is_free(at: int) -> bool:
+        low, high = ranges.get(at, (0.0, math.inf))
+        return high - low > 1 or leaves[at].is_floating_point()
+
+    return [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.numel() and is_free(at)]
+
+
+def of_one_input(inputs: Inputs, at: int, specs: Sequence[InputSpec] = (), seed: int = 0) -> Iterator[Case]:
+    """The example with the tensor at that place changed alone: drawn anew, in another order, one of its elements another one.
+
+    So it goes where a model raises on inputs that do not fit each other, such as tokens that stand for the patches of a picture.
+    """
+    leaves, tree = _flat(inputs)
+    leaf, bounds = leaves[at], _ranges(inputs, specs).get(at)
+    draw = torch.Generator().manual_seed(seed + 4)
+
+    def case(label: str, changed: Tensor) -> Case:
+        args, kwargs = pytree.tree_unflatten([*leaves[:at], changed, *leaves[at + 1 :]], tree)
+        return Case(label, inputs._replace(args=args, kwargs=kwargs), False, not leaf.is_floating_point())
+
+    yield case("drawn anew", _drawn(leaf, bounds, draw, 0.5))
+    flat = leaf.reshape(-1)
+    for count in range(2):
+        order = torch.randperm(len(flat), generator=draw).to(leaf.device)
+        yield case("in another order" + (f" {count + 1}" if count else ""), flat[order].reshape(leaf.shape))
+    if leaf.is_complex():
+        return
+    values = flat.unique()
+    for count in range(_MOST_CHANGED):
+        place = int(torch.randint(len(flat), (), generator=draw))
+        others = values[values != flat[place]]
+        changed = flat.clone()
+        if leaf.dtype is torch.bool:
+            changed[place] = ~changed[place]
+        elif len(others) and count % 2 == 0:
+            changed[place] = others[int(torch.randint(len(others), (), generator=draw))]
+        else:
+            step = 1 if bounds is None or flat[place] + 1 < bounds[1] else -1
+            changed[place] += step if count % 4 == 1 or bounds is not None else -step
+        yield case("with another element" + (f" {count + 1}" if count else ""), changed.reshape(leaf.shape))
 
 
 def further(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0) -> Iterator[Case]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from modellint.destinations.capture import constant_arguments
 from modellint.destinations.capture.single_precision import InSinglePrecision, in_single_precision
 from modellint.destinations.comparison.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
@@ -26,6 +25,7 @@ from modellint.destinations.coreml.verify.package import verify_package
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import SINGLE, STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
+from modellint.live.inputs import constant_arguments
 from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.exported import SINGLE_PRECISION, Attempt, Change, Exported
 from modellint.results.verification import AGREES, UNDECIDED, Verification

@@ -75,8 +75,8 @@ class _Search:
 
     def _exported(self) -> Ways | None:
         """What an export supplies and fixes, if it converts the model then, and that answers what findings say of it."""
-        from modellint.destinations.capture import constant_arguments
         from modellint.destinations.capture.single_precision import in_single_precision
+        from modellint.live.inputs import constant_arguments
 
         with constant_arguments.bound(self._subject.model, self._inputs) as (inputs, _):
             ways = self._exported_with(inputs)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.capture import constant_arguments
 from modellint.destinations.comparison.program import RunError
 from modellint.destinations.comparison.reference_runs import copied
 from modellint.destinations.coreml.capture.routes import arguments
@@ -16,6 +15,7 @@ from modellint.destinations.coreml.package.emulated_predictor import Predictor, 
 from modellint.destinations.coreml.package.input_output_specification import declared_sizes
 from modellint.destinations.coreml.private.mil_programs import read_package
 from modellint.destinations.coreml.verify.package import argument_names
+from modellint.live.inputs import constant_arguments
 from modellint.live.inputs.model_inputs import Inputs
 
 if TYPE_CHECKING:
