@@ -112,10 +112,14 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         hands_on = name is None or not tells_shape_only(name.name)
         is_number = function is torch.ops.aten._local_scalar_dense.default
         is_sized_by_values = torch.Tag.dynamic_output_shape in getattr(function, "tags", ())
-        deciding = taken[1:] if function in _BY_MASK else taken
+        deciding = taken
+        if function in _BY_MASK:
+            # Positions give as many rows as there are of them.
+            deciding = [leaf for leaf in taken[1:] if leaf.dtype in (torch.bool, torch.uint8)]
+            is_sized_by_values &= bool(deciding)
         if is_random or (hands_on and any(map(self.reaches, taken))):
             self.has_left |= is_number or (is_sized_by_values and any(map(self.reaches, deciding)))
-            written = taken if name is None or name.is_mutable else []
+            written = taken if name is None else _written(name, args, kwargs)
             for leaf in (*pytree.tree_leaves(result), *written):
                 reference = _storage(leaf) if isinstance(leaf, torch.Tensor) else None
                 if reference is not None:
@@ -124,6 +128,20 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.taken.append((taken[0], result))
         self.is_of_values |= is_sized_by_values
         return result
+
+
+def _written(schema: torch.FunctionSchema, args: Any, kwargs: Any) -> list[Any]:
+    """The operands, flat, that a function with this schema writes to."""
+    if not schema.is_mutable:
+        return []
+    named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
+    return pytree.tree_leaves(
+        [
+            named.get(argument.name)
+            for argument in schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+    )
 
 
 def _storage(tensor: torch.Tensor) -> StorageWeakRef | None:

@@ -42,6 +42,13 @@ def _scaled_reversed(x: Tensor, y: Any, alpha: float = 1) -> Any:
     return x * -alpha + y
 
 
+def _product(x: Tensor, y: Any) -> Any:
+    """A product: of truth values, which the interpreter has no product of."""
+    if isinstance(y, Tensor) and x.dtype is y.dtype is torch.bool:
+        return torch.logical_and(x, y)
+    return _of_floats(torch.mul, x, y)
+
+
 def _of_floats(operator: Function, x: Tensor, y: Any) -> Any:
     """An operation of integers with a Python float, which the converter computes in float16."""
     if isinstance(x, Tensor) and not x.dtype.is_floating_point and not x.dtype.is_complex and isinstance(y, float):
@@ -170,12 +177,12 @@ def _given(divisor: int | None) -> tuple[int, ...]:
 
 
 def _nearest(x: Tensor, output_size: Sequence[int] | None, *scales: Any) -> Any:
-    """Resizing by the nearest element: the interpreter takes another one where the ratio is no whole number."""
+    """Resizing by the nearest element: the interpreter takes another one but where each is repeated, a whole number of times."""
     factors = [*(scales[0] if scales and isinstance(scales[0], (list, tuple)) else scales), *[None] * x.dim()]
     lengths = x.shape[2:]
     sizes = list(output_size or (int(size * (factor or 1)) for size, factor in zip(lengths, factors, strict=False)))
     if all(isinstance(size, int) for size in (*lengths, *sizes)) and all(
-        not (wanted % length and length % wanted) for wanted, length in zip(sizes, lengths, strict=True)
+        wanted % length == 0 for wanted, length in zip(sizes, lengths, strict=True)
     ):
         return NotImplemented
     for axis in range(2, x.dim()):
@@ -226,10 +233,10 @@ _MENDS: dict[Any, Replacement] = {
         for overload in ("default", "vec")
     },
     aten.log1p.default: Replacement(_log1p, ROUNDS),
+    aten.mul.Tensor: Replacement(_product, BIT_EQUAL),
     **{
         getattr(getattr(aten, name), overload): Replacement(partial(_of_floats, getattr(torch, name)), BIT_EQUAL)
         for name, overloads in {
-            "mul": "Tensor",
             "div": "Tensor",
             **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne"), "Scalar"),
         }.items()
