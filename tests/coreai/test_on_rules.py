@@ -6,12 +6,16 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from judging import judged
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
+import modellint
 from modellint.destinations.coreai.converter_process import ConverterProcess
 from modellint.results.verification import AGREES
 from modellint.rule_index import load_rules
@@ -52,3 +56,44 @@ def test_bad_is_right_for_core_ai(code: str, process: ConverterProcess, tmp_path
     finally:
         del sys.modules[file.stem]
     assert verification.verdict == AGREES
+
+
+class Use(nn.Module):
+    """One use of an operator."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+MAP = torch.randn(1, 2, 12, 12)
+USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "a third": (lambda x: functional.interpolate(x, size=(4, 4)), MAP),
+    "a quarter": (lambda x: functional.interpolate(x, scale_factor=0.25), MAP),
+    "a half": (lambda x: functional.interpolate(x, scale_factor=0.5), MAP),
+    "twice": (lambda x: functional.interpolate(x, scale_factor=2.0), MAP),
+    "three times": (lambda x: functional.interpolate(x, size=(36, 36)), MAP),
+    "a third and twice": (lambda x: functional.interpolate(x, size=(4, 24)), MAP),
+    "padding does not count": (lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False), MAP),
+    "padding counts": (lambda x: functional.avg_pool2d(x, 3, 2, 1), MAP),
+    "no padding": (lambda x: functional.avg_pool2d(x, 2, 2, count_include_pad=False), MAP),
+    "a maximum": (lambda x: functional.max_pool2d(x, 2), MAP),
+    "indices": (lambda x: functional.max_pool2d(x, 2, return_indices=True)[1].float(), MAP),
+    "there and back": (lambda x: (x * 9).int().float(), MAP),
+    "there": (lambda x: (x * 9).int(), MAP),
+    "whole numbers": (lambda x: (x * 9).int() + 2, MAP),
+    "with a float": (lambda x: torch.arange(1, 3000) * 0.1 + x[0, 0, 0, 0], MAP),
+    "truths and numbers": (lambda x: (x > 0) * x, MAP),
+    "truths": (lambda x: ((x > 0) * (x < 1)).float(), MAP),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_uses_that_are_called_wrong_are_wrong(name: str) -> None:
+    function, x = USES[name]
+    model = Use(function).eval()
+    found = modellint.check_model(model, (x,), destination="coreai", select="OPS011").diagnostics
+    assert bool(found) == (modellint.verify(model, (x,), destination="coreai").verdict != AGREES)

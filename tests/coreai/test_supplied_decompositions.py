@@ -28,6 +28,7 @@ cumprod | 3x5 | torch.cumprod(x, 1)
 sort | 3x5 | torch.sort(x, 1)[0]
 sort_descending | 3x5 | x.sort(0, descending=True)[0]
 argsort | 3x5 | torch.argsort(x, 1)
+squeeze_of_more | 3x5 | x.squeeze(1) * 2
 argmin | 3x5 | torch.argmin(x, 1)
 median | 3x5 | torch.median(x, 1)[0]
 kthvalue | 3x5 | torch.kthvalue(x, 2, 1)[0]
@@ -95,6 +96,7 @@ count_include_pad_2d | 1x2x6x6 | F.avg_pool2d(x, 3, 1, 1, count_include_pad=Fals
 count_include_pad_3d | 1x2x4x4x4 | F.avg_pool3d(x, 3, 1, 1, count_include_pad=False)
 not_int32 | 4i | ~(x.to(torch.int32) + 16777217)
 nearest | 1x2x5x5 | F.interpolate(x, size=(3, 3), mode="nearest")
+nearest_third | 1x2x6x9 | F.interpolate(x, size=(2, 3), mode="nearest")
 nearest_by_factor | 1x2x5x4 | F.interpolate(x, scale_factor=1.3, mode="nearest")
 expm1 | 3x4 | torch.expm1(x * 1e-6)
 log1p | 3x4 | torch.log1p(x.abs() * 1e-6)

@@ -138,3 +138,22 @@ def test_other_branches_are_refused(make: type[nn.Module]) -> None:
 def test_a_branch_on_a_flexible_size_is_refused() -> None:
     with pytest.raises(modellint.ExportError):
         modellint.export(OfSizes().eval(), (torch.randn(2, 4),), frontend="export", flexible={0: {0: (2, 8)}})
+
+
+class Moving(nn.Module):
+    """A layer that is moved to where it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer.to(x.device)(x) + self.layer.to(torch.float32)(x)
+
+
+def test_layers_that_stay_where_they_are_are_exported() -> None:
+    torch.manual_seed(0)
+    model = Moving().eval()
+    exported = modellint.export(model, (torch.randn(2, 4),), frontend="export")
+    assert exported.verification.verdict == "agrees"
+    assert "to" not in vars(model.layer)

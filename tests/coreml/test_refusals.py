@@ -14,8 +14,8 @@ from torch import nn
 import modellint
 from modellint.authoring import coreml
 from modellint.destinations.coreml.private.entry_points import ct, silence
-from modellint_rules.operators.refusal_conditions import Refusal
-from modellint_rules.operators.refusal_table import refusals
+from modellint_rules.operators.refusals.conditions import Refusal
+from modellint_rules.operators.refusals.table import refusals
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

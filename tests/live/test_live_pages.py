@@ -69,7 +69,8 @@ def subject_of(made: dict[str, Any], folder: Path, *, executes: bool) -> Subject
 def codes(rule: Rule, title: str, folder: Path) -> set[str]:
     with executed(Page.of(type(rule)).example(title), folder) as made:
         subject = subject_of(made, folder, executes="execution" in rule.live_needs)
-        found = check_subject(subject, {code: one for code, one in ABOUT_MODELS.items() if one.default or one is rule})
+        others = {code: one for code, one in ABOUT_MODELS.items() if one.default and one.holds_for("coreml")}
+        found = check_subject(subject, {**others, rule.code: rule})
     assert all(finding.path == str(folder / "block.py") for finding in found)
     return {finding.code for finding in found}
 

@@ -10,7 +10,7 @@ from modellint.authoring import Diagnostic, Hint, Rule, Severity
 if TYPE_CHECKING:
     from modellint.authoring import Blocker, Code, Destination, LiveModel
     from modellint_rules.operators.api_calls import Use
-    from modellint_rules.operators.refusal_conditions import Refusal
+    from modellint_rules.operators.refusals.conditions import Refusal
 
 
 class OpRefused(Rule):
@@ -99,13 +99,13 @@ class OpRefused(Rule):
         """Words of uses that are refused."""
         if destination.name != "coreml":
             return (destination.words_of_refused,)
-        from modellint_rules.operators.refusal_table import words
+        from modellint_rules.operators.refusals.table import words
 
         return words()
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""
-        from modellint_rules.operators.refusal_table import refusals
+        from modellint_rules.operators.refusals.table import refusals
 
         for use in refusals():
             if operator in use.kinds or operator in use.names:
@@ -116,7 +116,7 @@ class OpRefused(Rule):
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
         from modellint_rules.operators.api_calls import calls_in_forward, found_at
         from modellint_rules.operators.float_arange_products import keeps_state
-        from modellint_rules.operators.refusal_lookup import refusal
+        from modellint_rules.operators.refusals.lookup import refusal
         from modellint_rules.operators.rewrites import advice
 
         goal = code.destination

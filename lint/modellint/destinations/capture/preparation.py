@@ -20,7 +20,7 @@ from modellint.destinations.capture.complex_numbers.mode import (
     without_complex_tensors,
 )
 from modellint.destinations.capture.complex_numbers.pair import is_complex
-from modellint.destinations.capture.replaced_functions import Substituting, normalizing_in_operators
+from modellint.destinations.capture.replaced_functions import Substituting, normalizing_in_operators, staying_in_place
 from modellint.live.capture.outputs import leaves_with_paths
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
         stack.enter_context(normalizing_in_operators(model))
+        stack.enter_context(staying_in_place(model))
         outputs, done = _run(model, inputs, stack)
         if _is_plain(outputs):
             yield Prepared((), done)
@@ -61,6 +62,7 @@ def substituted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, ...]]:
     """Put what can be captured in the place of what cannot, such as pairs for complex numbers; notes of it. The outputs stay."""
     with ExitStack() as stack:
         stack.enter_context(normalizing_in_operators(model))
+        stack.enter_context(staying_in_place(model))
         yield _run(model, inputs, stack)[1]
 
 

@@ -147,6 +147,28 @@ def normalizing_in_operators(model: nn.Module) -> Iterator[None]:
             vars(layer).pop("forward", None)
 
 
+@contextmanager
+def staying_in_place(model: nn.Module) -> Iterator[None]:
+    """Layers that ``forward`` moves to where they are, and as they are: an export takes their parameters for others all the same."""
+    layers = [layer for layer in model.modules() if type(layer).to is nn.Module.to and "to" not in vars(layer)]
+    for layer in layers:
+        vars(layer)["to"] = partial(_moved, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("to", None)
+
+
+def _moved(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+    device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+    stays = memory_format is None and all(
+        tensor.device == (device or tensor.device) and tensor.dtype == (dtype or tensor.dtype)
+        for tensor in (*module.parameters(), *module.buffers())
+    )
+    return module if stays else nn.Module.to(module, *args, **kwargs)
+
+
 def _across(module: Any, x: Any) -> Any:
     count = x.shape[1]
     reach = int((module.size - 1) / 2 + 1)

@@ -279,6 +279,11 @@ def _same(x: Tensor, *sizes: Any) -> Tensor:
     return x.reshape(*sizes)
 
 
+def _squeezed(operator: Function, x: Tensor, *dims: Any) -> Tensor:
+    """Without axes of size 1, by another shape: not every axis is taken for one."""
+    return x.reshape(operator(x.new_empty(x.shape), *dims).shape)
+
+
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     if not x.dim():
         return NotImplemented
@@ -333,6 +338,10 @@ _SUPPLIED: dict[Any, Replacement] = {
     aten.view_copy.default: Replacement(_same, BIT_EQUAL),
     aten.permute_copy.default: Replacement(torch.permute, BIT_EQUAL),
     aten.narrow_copy.default: Replacement(torch.narrow, BIT_EQUAL),
+    **{
+        operator: Replacement(partial(_squeezed, operator), BIT_EQUAL)
+        for operator in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+    },
     aten.argsort.default: Replacement(_argsort, TIES),
     aten.as_strided.default: Replacement(_as_strided, BIT_EQUAL),
     aten.as_strided_copy.default: Replacement(_as_strided, BIT_EQUAL),

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Instance, Tensor, Value, alternatives, coreml, holds_floats
-from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusal_table import refusals
+from modellint_rules.operators.refusals.conditions import ABSENT, Literal, Refusal
+from modellint_rules.operators.refusals.table import refusals
 
 if TYPE_CHECKING:
     from modellint_rules.operators.api_calls import Use

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from modellint.authoring import Trigger
 
 if TYPE_CHECKING:
-    from modellint_rules.operators.refusal_conditions import Refusal
+    from modellint_rules.operators.refusals.conditions import Refusal
 
 
 @cache
 def refusals() -> tuple[Refusal, ...]:
     """The uses, with conditions that can be asked."""
-    from modellint_rules.operators.refusal_conditions import read
+    from modellint_rules.operators.refusals.conditions import read
 
     return tuple(map(read, _entries()))
 

@@ -1,0 +1,182 @@
+"""OPS011: a use of an operator that coreai-torch converts to something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from modellint.authoring import Diagnostic, Rule, Severity
+
+if TYPE_CHECKING:
+    from modellint.authoring import LiveModel, Operator
+
+
+class ConvertedOtherwise(Rule):
+    """A use of an operator that coreai-torch converts to something else, or to what Core AI's interpreter cannot run.
+
+    ## What it does
+    Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
+    wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
+    with a floating-point number, casts.
+
+    ## Why
+    The conversion succeeds, and the package computes something else. Each is shown with a program, and with what the interpreter
+    gives for it, in the list of Core AI's known faults.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Thumbnail(nn.Module):
+        def forward(self, x):
+            return nn.functional.interpolate(x, scale_factor=1 / 3, mode="nearest")
+
+
+    inputs = (torch.ones(1, 3, 9, 9),)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Thumbnail(nn.Module):
+        def forward(self, x):
+            return x[:, :, ::3, ::3]
+
+
+    inputs = (torch.ones(1, 3, 9, 9),)
+    ```
+
+    ## Fix safety
+    There is no fix of source: `modellint export` puts other operators in their place, and says which.
+
+    ## Known limits
+    It knows the uses that can be told by types and sizes. What depends on the values, such as a row of attention that is masked
+    whole, infinity, or integers above 2**31, `modellint verify` shows.
+
+    ## References
+    - <https://github.com/apple/coreai-torch>
+    """
+
+    code = "OPS011"
+    name = "converted-otherwise"
+    severity = Severity.ERROR
+    only_for = ("coreai",)
+    silent = ("export",)
+    live_needs = "run"
+
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
+        """Ask every operator of the run for what is known to come out wrong."""
+        run = subject.run
+        if run is None:
+            return
+        read = _Readers(run.operators, run.output)
+        for operator in run.operators:
+            what = _wrong(operator, read)
+            if what:
+                yield subject.finding(
+                    self,
+                    f"`{operator.name.rpartition('::')[2]}`: {what}",
+                    at=operator.place,
+                    modules=[operator.module],
+                    operator=operator.name,
+                    advice="`modellint export` writes it in other operators",
+                )
+
+
+_INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
+_BYTES = {"int8", "uint8"}
+_WITH_FLOATS = {f"aten::{name}" for name in ("add", "sub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne")}
+_POOLS = re.compile(r"aten::(?:avg_pool([123])d|max_pool([23])d_with_indices)\Z")
+_NEAREST = re.compile(r"aten::upsample_nearest[123]d\Z")
+
+
+class _Readers:
+    """The tensors of a run that something reads, and the operators that read them."""
+
+    def __init__(self, operators: tuple[Operator, ...], output: Any) -> None:
+        self._readers: dict[int, list[Operator]] = {}
+        for operator in operators:
+            for fact in _tensors((operator.arguments, operator.keywords)):
+                self._readers.setdefault(fact.tensor, []).append(operator)
+        self._returned = {fact.tensor for fact in _tensors(output)}
+
+    def of(self, fact: Any) -> list[Operator]:
+        return self._readers.get(fact.tensor, [])
+
+    def is_read(self, fact: Any) -> bool:
+        return fact.tensor in self._returned or bool(self.of(fact))
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if hasattr(value, "dtype") and hasattr(value, "storage"):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _tensors(part)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _wrong(operator: Operator, read: _Readers) -> str:
+    """What is wrong about a use; empty where nothing is known to be."""
+    name, arguments = operator.name, operator.arguments
+    if not arguments or not hasattr(arguments[0], "dtype") or not operator.outputs:
+        return ""
+    x, output = arguments[0], operator.outputs[0]
+    if name in _WITH_FLOATS and len(arguments) > 1:
+        return _with_floats(name, x, arguments[1])
+    if name == "aten::_to_copy":
+        return _cast(x, output, read)
+    if name == "aten::bitwise_not" and x.dtype == "uint8":
+        return "the complement of a byte is that of a signed number"
+    if _NEAREST.match(name) and any(new % old for new, old in zip(output.shape[2:], x.shape[2:], strict=True)):
+        return _of_nearest(x, output)
+    if pool := _POOLS.match(name):
+        return _pooled(operator, int(pool[1] or pool[2]), read)
+    if name == "aten::sum" and output.shape and 0 in x.shape and 0 not in output.shape:
+        return "a sum over nothing is what lies in memory"
+    return ""
+
+
+def _with_floats(name: str, x: Any, y: Any) -> str:
+    if isinstance(y, float) and x.dtype in _INTEGERS:
+        return "integers with a floating-point number are computed in float16"
+    if name == "aten::mul" and x.dtype == "bool" == getattr(y, "dtype", ""):
+        return "Core AI's interpreter has no product of truth values: write `&`"
+    return ""
+
+
+def _cast(x: Any, output: Any, read: _Readers) -> str:
+    if output.dtype in _BYTES and x.dtype in _INTEGERS - {output.dtype}:
+        return "integers that a byte has no place for are cut off at its ends, and not wrapped"
+    back = [each for each in read.of(output) if each.name == "aten::_to_copy" and "float" in each.outputs[0].dtype]
+    if "float" in x.dtype and output.dtype in _INTEGERS and back:
+        return "a cast to integers and back is left out: write `trunc`"
+    return ""
+
+
+def _of_nearest(x: Any, output: Any) -> str:
+    # Half as large comes out right where nothing is left over.
+    halved = all(new % old == 0 or new * 2 == old for new, old in zip(output.shape[2:], x.shape[2:], strict=True))
+    return "" if halved else "other elements are taken for the nearest"
+
+
+def _pooled(operator: Operator, rank: int, read: _Readers) -> str:
+    if "max_pool" in operator.name:
+        indices = operator.outputs[1] if len(operator.outputs) > 1 else None
+        return "its indices are zeros" if indices is not None and read.is_read(indices) else ""
+    given = dict(
+        zip(("x", "kernel", "stride", "padding", "ceil", "counts", "divisor"), operator.arguments, strict=False)
+    )
+    given |= {"counts": operator.keywords.get("count_include_pad", given.get("counts", True))}
+    padding = given.get("padding", 0)
+    pads = any(padding) if isinstance(padding, (list, tuple)) else bool(padding)
+    is_plain = not given.get("ceil") and given.get("divisor") is None and len(given["x"].shape) == rank + 2
+    return "what is padded counts for the average" if pads and not given["counts"] and is_plain else ""
