@@ -346,7 +346,7 @@ class OnlyThree(nn.Module):
     """A model that takes one value of an input, and raises on all others."""
 
     def forward(self, x: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-        if size[0] != 3:
+        if size.tolist() != [3] * len(size):
             raise ValueError("three, please")
         return x * size.tolist()[0]
 
@@ -362,9 +362,14 @@ class Placed(nn.Module):
 
 
 def test_an_input_without_other_values_is_undecided() -> None:
-    found = modellint.verify(OnlyThree(), (torch.randn(4), torch.tensor([3])), frontend="trace")
+    why = "size is the example's in all that was compared, as the model raises on others"
+    found = modellint.verify(OnlyThree(), (torch.randn(4), torch.tensor([3, 3])), frontend="trace")
     assert found.verdict == "undecided"
-    assert "size is the example's in all that was compared, as the model raises on others" in found.reason
+    assert why in found.reason
+    # Of one number there may be no other.
+    lone = modellint.verify(OnlyThree(), (torch.randn(4), torch.tensor([3])), frontend="trace")
+    assert lone.verdict == "agrees"
+    assert any(why in note for note in lone.notes)
 
 
 def test_an_input_is_given_other_values_that_the_model_takes() -> None:

@@ -221,6 +221,7 @@ class Comparison:
 
         A program may hold what such an input is in the example.
         """
+        leaves = pytree.tree_leaves((tuple(self.inputs.args), dict(self.inputs.kwargs)))
         for at in sorted(self._unvaried):
             last = ""
             for case in of_one_input(self.inputs, at, self._specs, self.seed):
@@ -240,10 +241,12 @@ class Comparison:
                 if at not in self._unvaried:
                     break
             if at in self._unvaried and last:
-                self.doubts.append(
-                    f"{self._name(at)} is the example's in all that was compared, as the model raises on others ({last}): "
-                    "give it a range of values, or make it a constant"
-                )
+                told = f"{self._name(at)} is the example's in all that was compared, as the model raises on others ({last})"
+                if leaves[at].numel() > 1:
+                    self.doubts.append(f"{told}: give it a range of values, or make it a constant")
+                else:
+                    # One number, and the model raises on those beside it: there may be no other.
+                    self.notes.append(told)
 
     def _name(self, at: int) -> str:
         """What the input at a place among all leaves is called."""
