@@ -28,7 +28,7 @@ def test_results_are_as_they_were_measured(process: ConverterProcess, fault: Fau
     assert outcome(fault, process, supplies=True)[0] == fault.exported
 
 
-@pytest.mark.parametrize("number", [0, 8])
+@pytest.mark.parametrize("number", [0, 9])
 def test_texts_to_be_posted_run_as_they_stand(tmp_path: Path, number: int) -> None:
     texts = coreai_fault_page.reports().split("### ")[1:]
     (program,) = re.findall(r"```python\n(.*?)```", texts[number], re.DOTALL)
