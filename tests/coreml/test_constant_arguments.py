@@ -170,3 +170,40 @@ def test_constants_of_the_command_line(tmp_path: Path, monkeypatch: pytest.Monke
     exported = run.invoke(cli, ["export", "grid.py:make", "--constant", "grid", "-o", "Grid.mlpackage"])
     assert exported.exit_code == 0, exported.output
     assert "exported, and agrees" in exported.output
+
+
+def test_ranges_go_with_their_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "grid.py").write_text(
+        MODULE.replace("forward(self, x, grid)", "forward(self, grid, x, ids)")
+        .replace(".mean(1)", ".mean(1) + self.kinds(ids)")
+        .replace("self.layer =", "self.kinds = nn.Embedding(9, 4); self.layer ="),
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    inputs = ["--input", "2:int64[2,3)", "--input", "4x4", "--input", "2:int64[0,9)"]
+    found = CliRunner().invoke(cli, ["verify", "grid.py:Grid", *inputs, "--constant", "grid"])
+    assert found.exit_code == 0, found.output
+
+
+def test_an_export_that_is_refused_leaves_the_model_as_it_was() -> None:
+    class Counted(Grid):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+
+        def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+            return super().forward(self.norm(x), grid)
+
+    torch.manual_seed(0)
+    model = Counted().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(modellint.ExportError, match="--constant grid"):
+        modellint.export(model, (torch.randn(6, 4), GRID))
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_compiled_module_keeps_its_inputs() -> None:
+    compiled = torch.jit.trace(nn.Bilinear(4, 4, 2).eval(), (torch.randn(1, 4), torch.randn(1, 4)))
+    with pytest.raises(ValueError, match="is compiled, and keeps its inputs"):
+        modellint.with_constants(compiled, (torch.randn(1, 4), torch.randn(1, 4)), "input2")

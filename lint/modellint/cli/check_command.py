@@ -173,7 +173,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         ]
     if not live:
         for key, option in _LIVE_ONLY.items():
-            if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
+            if options[key] and not (options["models"] and key not in ("inputs", "constants", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
         from modellint.session import request_dispatch

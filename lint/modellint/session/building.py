@@ -75,6 +75,11 @@ class Builder:
         """What the inputs are to be made from."""
         return inputs.parse_all(self._request.inputs, self._request.input_folder or self._request.folder)
 
+    @property
+    def compared_specs(self) -> tuple[inputs.InputSpec, ...]:
+        """What the inputs were made from, for a comparison; none where some are constants, as the rest holds the ranges then."""
+        return () if self._request.constants else self.specs
+
     def with_values(self, command: str) -> tuple[nn.Module, Inputs]:
         """The model as it is to be converted, and its inputs."""
         built = self.built_with_values(command)
@@ -164,12 +169,12 @@ class Builder:
         return Built(model, given_inputs, not on_meta)
 
     def _with_constants(self, model: nn.Module, given: Inputs | None) -> tuple[nn.Module, Inputs]:
-        from modellint.live.inputs.constant_arguments import with_constants
+        from modellint.live.inputs.constant_arguments import ranged, with_constants
 
         if given is None:
             raise inputs.InputError(f"--constant: {self._request.target.text} has no inputs: give them, with --input")
         try:
-            return with_constants(model, given, self._request.constants)
+            return with_constants(model, ranged(given, self.specs), self._request.constants)
         except ValueError as error:
             raise inputs.InputError(f"{self._request.target.text}: --{error}") from None
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint import destinations
-from modellint.destinations.export_options import OptionError
 from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.check import examine, findings_of, live_rules, needs_of
 from modellint.live.code.places import Project
 from modellint.live.conversion_analyses import execution
 from modellint.live.fix import fixed_copy
+from modellint.live.inputs.constant_arguments import ranged, with_constants
 from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
@@ -199,7 +200,7 @@ class Session:
         subject = self.subject(model, inputs)
         destination, told = destination_of(subject), faults(subject, rules, known)
 
-        def attempt(model: nn.Module, inputs: Inputs, folder: Path) -> Exported:
+        def attempt(model: nn.Module, inputs: Inputs, folder: Path, specs: Sequence[InputSpec] = ()) -> Exported:
             return destination.export(
                 model,
                 inputs,
@@ -214,10 +215,14 @@ class Session:
                 faults=told,
             )
 
-        exported = attempt(model, inputs, package.parent)
-        if exported.writable or exported.advice:
+        exported = attempt(model, inputs, package.parent, specs)
+        if exported.writable or exported.advice or time.monotonic() > self._end():
             return exported
-        advice = self._constants_on_trial(model, inputs, attempt, package.parent / "constants")
+        try:
+            advice = self._constants_on_trial(model, ranged(inputs, specs), attempt, package.parent / "constants")
+        except Exception:
+            # What cannot be tried is no advice.
+            return exported
         return replace(exported, advice=advice)
 
     def _constants_on_trial(
@@ -229,9 +234,10 @@ class Session:
     ) -> tuple[str, ...]:
         """The inputs that have to be constants for a model to be exported, as options; none where that does not do it either."""
         from modellint.destinations.capture.constant_scalars import inputs_taken
-        from modellint.live.inputs.constant_arguments import with_constants
+        from modellint.destinations.comparison.side_effect_free_runs import at_rest
 
-        names = inputs_taken(model, inputs)
+        with at_rest(model, inputs):
+            names = inputs_taken(model, inputs)
         if not names:
             return ()
         words = " ".join(f"--constant {name}" for name in names)
@@ -239,8 +245,6 @@ class Session:
         folder.mkdir()
         try:
             exported = attempt(*with_constants(model, inputs, names), folder)
-        except (OptionError, ValueError):
-            return ()
         finally:
             shutil.rmtree(folder)
         if not exported.writable:

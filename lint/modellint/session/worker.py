@@ -244,7 +244,7 @@ class _Work:
             inputs,
             self._build.rules(),
             action,
-            specs=self._build.specs,
+            specs=self._build.compared_specs,
             # Converting and judging take time as well.
             budget=0.4 * self._timeout,
             limit=_SHARE * self._timeout - (time.monotonic() - self._began),
@@ -255,7 +255,7 @@ class _Work:
         """The package, as a file, and what the checks of the model as it is find."""
         model, inputs = self._build.with_values("export")
         return self._session.checked_export(
-            model, inputs, action.options, action.package, self._build.rules(), self._build.specs
+            model, inputs, action.options, action.package, self._build.rules(), self._build.compared_specs
         )
 
     def _pipeline(self, action: ExportPipeline) -> Answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.authoring import LiveModel, Operator
+    from modellint.authoring import LiveModel, Operator, TensorFact
 
 
 class ConvertedOtherwise(Rule):
@@ -57,7 +57,8 @@ class ConvertedOtherwise(Rule):
 
     ## Known limits
     It knows the uses that can be told by types and sizes. What depends on the values, such as a row of attention that is masked
-    whole, infinity, or integers above 2**31, `modellint verify` shows.
+    whole, infinity, or integers above 2**31, `modellint verify` shows. A comparison of integers with a floating-point number is a
+    warning, as it goes wrong above 2048 alone.
 
     ## References
     - <https://github.com/apple/coreai-torch>
@@ -86,12 +87,15 @@ class ConvertedOtherwise(Rule):
                     modules=[operator.module],
                     operator=operator.name,
                     advice="`modellint export` writes it in other operators",
+                    # Integers up to 2048 are compared right.
+                    severity=Severity.WARNING if operator.name in _COMPARISONS else self.severity,
                 )
 
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
-_WITH_FLOATS = {f"aten::{name}" for name in ("add", "sub", "mul", "div", "gt", "ge", "lt", "le", "eq", "ne")}
+_COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
+_WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
 _POOLS = re.compile(r"aten::(?:avg_pool([123])d|max_pool([23])d_with_indices)\Z")
 _NEAREST = re.compile(r"aten::upsample_nearest[123]d\Z")
 
@@ -113,15 +117,18 @@ class _Readers:
         return fact.tensor in self._returned or bool(self.of(fact))
 
 
-def _tensors(value: Any) -> Iterator[Any]:
-    if hasattr(value, "dtype") and hasattr(value, "storage"):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _tensors(part)
+def _tensors(value: Any) -> Iterator[TensorFact]:
+    from modellint.authoring import TensorFact
+
+    match value:
+        case TensorFact():
+            yield value
+        case Mapping():
+            for part in value.values():
+                yield from _tensors(part)
+        case tuple() | list():
+            for part in value:
+                yield from _tensors(part)
 
 
 def _wrong(operator: Operator, read: _Readers) -> str:

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    free_unbacked_symbols,
+)
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -45,6 +49,7 @@ NOTE = "what the model asks of its own weights and buffers is answered once"
 _TAKING = {
     getattr(torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item", "is_nonzero")
 } | {torch.is_nonzero}
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _BY_MASK = {torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default}
 """Operators whose result has a size that the values of their first operand do not tell."""
 _READING = {torch.tensor, torch.as_tensor, torch.asarray}
@@ -299,6 +304,10 @@ class _Answering(_Visits):
                 return value
             case _Operands(instead):
                 args, kwargs = _replaced((args, kwargs), instead, count())
+        if function is torch.Tensor.tolist:
+            # Of a constant that an answer gave: the run counted its elements.
+            for _ in range(args[0].numel()):
+                self._next(visit.path, visit.row, "item")
         return function(*args, **kwargs)
 
 
@@ -381,5 +390,5 @@ def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
 
 def _asks_for_values(program: Any) -> bool:
     """Whether sizes or numbers of an exported program are values of tensors."""
-    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-    return any(tags.intersection(getattr(node.target, "tags", ())) for node in program.graph.nodes)
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    return any(free_unbacked_symbols(value) for value in values if isinstance(value, (torch.Tensor, *_SYMBOLS)))

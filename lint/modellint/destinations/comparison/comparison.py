@@ -225,7 +225,10 @@ class Comparison:
         for at in sorted(self._unvaried):
             last = ""
             for case in of_one_input(self.inputs, at, self._specs, self.seed):
-                if self.mismatch is not None or time.monotonic() > deadline or not self._times.allow(1):
+                if self.mismatch is not None:
+                    return
+                if time.monotonic() > deadline or not self._times.allow(1):
+                    self.notes.append(f"{self._name(at)} is the example's in all that was compared, for want of time")
                     return
                 try:
                     expected = self.reference(case.inputs)
@@ -235,12 +238,13 @@ class Comparison:
                 labelled = case._replace(label=f"the example with {self._name(at)} {case.label}")
                 largest, note = self._compared(predictor, self.leaves(case.inputs, route), labelled, expected)
                 self.cases.append(Case(labelled.label, largest, None, note))
+                last = note or last
                 if largest is not None:
                     self._look_for_others(case.inputs)
                     self._tell(labelled, (case.inputs,), [expected])
                 if at not in self._unvaried:
                     break
-            if at in self._unvaried and last:
+            if at in self._unvaried and last and self.mismatch is None:
                 told = f"{self._name(at)} is the example's in all that was compared, as the model raises on others ({last})"
                 if leaves[at].numel() > 1:
                     self.doubts.append(f"{told}: give it a range of values, or make it a constant")

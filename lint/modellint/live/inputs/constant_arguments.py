@@ -6,6 +6,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from modellint.live.inputs.model_inputs import Inputs
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from modellint.live.inputs.input_spec import InputSpec
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
@@ -46,11 +49,22 @@ def bound(model: nn.Module, inputs: Inputs) -> Iterator[tuple[Inputs, Mapping[st
             vars(model)["forward"] = own
 
 
+def ranged(inputs: Inputs, specs: Sequence[InputSpec]) -> Inputs:
+    """Inputs that hold the ranges of what they were made from, by position or name."""
+    places = count()
+    keys: list[str | int] = [next(places) if spec.name is None else spec.name for spec in specs]
+    given = {key: spec.range for key, spec in zip(keys, specs, strict=True) if spec.range is not None}
+    return inputs._replace(ranges={**inputs.ranges, **given})
+
+
 def with_constants(model: nn.Module, inputs: Inputs, wanted: Sequence[str]) -> tuple[nn.Module, Inputs]:
     """A module of the same state whose ``forward`` takes no such arguments, as they are always what they are in the inputs; and the rest.
 
-    Tensors become buffers that no ``state_dict`` has. Raises ``ValueError`` for arguments that the inputs do not have.
+    Tensors become buffers that no ``state_dict`` has. Raises ``ValueError`` for arguments that the inputs do not have, and for
+    a compiled module, which has no other ``forward``.
     """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(f"constant: {type(model).__name__} is compiled, and keeps its inputs")
     signature = inspect.signature(model.forward)
     names, named = _named(signature, inputs)
     if unknown := [name for name in wanted if name not in named]:
