@@ -73,8 +73,9 @@ def test_another_name_is_refused_with_those_there_are() -> None:
 
 def test_rules_import_nothing_else_of_the_machine() -> None:
     others = []
-    for path in (ROOT / "rules").rglob("*.py"):
-        family = f"modellint_rules.{path.parent.name}"
+    rules = ROOT / "rules" / "modellint_rules"
+    for path in rules.rglob("*.py"):
+        family = f"modellint_rules.{path.relative_to(rules).parts[0]}"
         for node in imports_of(path):
             module = node.module or ""
             if module.startswith("modellint") and module != "modellint.authoring" and not module.startswith(family):
