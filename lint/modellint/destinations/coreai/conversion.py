@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modellint.destinations.capture import asserted_values, constant_scalars, torch_export
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
 from modellint.destinations.capture.preparation import substituted
+from modellint.destinations.capture.static_padding.program import padded
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
 from modellint.live.analysis_cache import analysis
@@ -115,7 +116,8 @@ def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
     with substituted(model, inputs) as notes:
         program, asked = constant_scalars.exported(model, inputs)
     asserted_values.remove(program)
-    return program, (*notes, *asked)
+    program, changed = padded(program)
+    return program, (*notes, *asked, *changed)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

@@ -1,0 +1,1 @@
+"""Static padding: sizes that are values of a run become their bounds."""
