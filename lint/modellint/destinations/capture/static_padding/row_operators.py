@@ -145,7 +145,8 @@ def _looks_up(padding: Padding, node: Any) -> bool:
 def _pads(padding: Padding, node: Any) -> bool:
     """Whether no such axis is padded."""
     x = node.args[0]
-    return max(padding.axes(x), default=-1) < padding.was(x).dim() - len(node.args[1]) // 2
+    first = padding.was(x).dim() - len(node.args[1]) // 2
+    return all(axis < first for axis in padding.axes(x))
 
 
 def _without_chance(padding: Padding, node: Any) -> bool:
