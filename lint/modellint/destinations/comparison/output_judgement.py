@@ -61,7 +61,9 @@ class OutputJudge:
         """
         outputs: list[Output] = []
         count = len(row.each)
-        yardstick = Yardstick(reference, row, list(expected), count, weights_rounded, self._typical)
+        yardstick = Yardstick(
+            reference, row, list(expected), count, weights_rounded, self._typical, predictor.adds_in_order
+        )
         undefined: list[Tensor] | None = None
         if predictor.casts_beyond:
             undefined = reference.undefined(row, expected, count)

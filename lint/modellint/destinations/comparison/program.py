@@ -46,6 +46,10 @@ class Program(Protocol):
         """Whether the last run cast numbers beyond the range of integers."""
 
     @property
+    def adds_in_order(self) -> bool:
+        """Whether its sums are known to be made element after element."""
+
+    @property
     def unreached(self) -> int:
         """How many sides of bounds, comparisons and choices no input has reached."""
 

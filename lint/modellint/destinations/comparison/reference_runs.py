@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from modellint.destinations.comparison.input_dependence import InputDependence
 from modellint.destinations.comparison.side_effect_free_runs import Rest, at_rest
 from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
+from modellint.destinations.comparison.sums_in_order import InOrder
 from modellint.destinations.comparison.undefined_casts import OtherCasts
 from modellint.live.capture.outputs import leaves_with_paths
 from modellint.live.snapshot import unchanged
@@ -159,6 +160,10 @@ class Reference:
             row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
             inputs = Row(tuple(_with(step_inputs, change) for step_inputs in row))
         return self._under(Stochastic(seed, size, self._kept()), inputs, count)
+
+    def with_sums_in_order(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
+        """The last of several runs in a row, in which sums are made element after element; None where that is not possible."""
+        return self._under(InOrder(), inputs, count)  # type: ignore[no-untyped-call]
 
     def undefined(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
         """Which elements of the last of several runs depend on undefined casts; None where there are none, or it cannot be said."""

@@ -102,6 +102,7 @@ class Yardstick:
         rounded: Whether the program's weights are kept in float16; what rounding them does is the yardstick then, and the value is
             the model's own.
         typical: What rounding did on other inputs.
+        in_order: Whether the program makes its sums element after element, so that what this does to the model is rounding, too.
     """
 
     def __init__(
@@ -112,7 +113,9 @@ class Yardstick:
         count: int = 1,
         rounded: bool = False,
         typical: Typical | None = None,
+        in_order: bool = False,
     ) -> None:
+        self._in_order = in_order
         self._typical = typical or Typical()
         self._rounded = rounded
         self._relative = OF_WEIGHTS if rounded else RELATIVE
@@ -173,6 +176,9 @@ class Yardstick:
             capped = torch.minimum(bias, SYSTEMATIC * right.abs()).where(known, 0.0)
             own = torch.maximum(capped, _median(capped, right, known))
         still = off & ~self._within(distance, own, right)
+        if self._in_order and bool(still.any()):
+            own = torch.maximum(own, self._spread_of_order(at, right))
+            still = off & ~self._within(distance, own, right)
         for count in _LEVELS:
             if not bool(still.any()):
                 break
@@ -229,6 +235,16 @@ class Yardstick:
         if double is None or double[at].shape != right.shape or not double[at].is_floating_point():
             return None
         return double[at].to(torch.float64)
+
+    def _spread_of_order(self, at: int, right: Tensor) -> Tensor:
+        """How far the model is off with sums made in order, up to what is put down to rounding without further evidence."""
+        outputs = self._reference.with_sums_in_order(self._inputs, self._count)
+        if outputs is None or len(outputs) != len(self._expected) or outputs[at].shape != right.shape:
+            return torch.zeros_like(right)
+        spread = (_doubled(outputs[at]) - right).abs()
+        known = spread.isfinite() & (spread <= SYSTEMATIC * _row_scale(right))
+        spread = spread.where(known, 0.0)
+        return torch.maximum(spread, _median(spread, right, known))
 
     def _in_double(self) -> list[Tensor] | None:
         if not self._has_double:

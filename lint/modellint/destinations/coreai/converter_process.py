@@ -137,7 +137,11 @@ class ConverterProcess:
         """
         file = self.path("program.pt2")
         _flatten_outputs(program)
-        torch.export.save(program, file)
+        try:
+            torch.export.save(program, file)
+        except Exception as error:
+            # Tensors that a transform such as `vmap` left in the program have no memory of their own.
+            raise Failed("the program cannot be saved", " ".join(str(error).split())) from error
         spaces = {getattr(node.target, "namespace", "") for node in program.graph.nodes}
         libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
         answer = self._ask(

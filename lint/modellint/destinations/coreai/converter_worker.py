@@ -224,12 +224,13 @@ class _Supply:
         return table
 
     def mended(self, exported: Any) -> Any:
-        """A decomposed program without products that the converter falls over."""
+        """A decomposed program without products that the converter falls over, or turns into others."""
         from modellint.destinations.coreai import merged_products
         from modellint.destinations.decompositions.table import BIT_EQUAL
 
-        if self._wanted and merged_products.part(exported):
-            self._used["aten::mm"] = ["aten::mm", BIT_EQUAL, "mended"]
+        if self._wanted:
+            for name in sorted(merged_products.part(exported)):
+                self._used[name] = [name, BIT_EQUAL, "mended"]
         return exported
 
     def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:

@@ -20,6 +20,8 @@ class CoreAIProgram:
 
     casts_beyond = False
     """Nothing tells."""
+    adds_in_order = True
+    """As measured."""
     unreached = sides = 0
     """Nothing tells."""
 

@@ -72,6 +72,9 @@ class Predictor:
         """The names of the states that the program writes."""
         return updated_states(self.program)
 
+    adds_in_order = False
+    """It adds as PyTorch does."""
+
     @property
     def casts_beyond(self) -> bool:
         """Whether the last run cast numbers beyond the range of integers."""

@@ -43,6 +43,7 @@ class _ChainProgram:
 
     is_stateful = False
     casts_beyond = False
+    adds_in_order = False
     unreached = 0
     sides = 0
     thresholds = Thresholds()
