@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from modellint.destinations.capture.complex_numbers.mode import (
 )
 from modellint.destinations.capture.complex_numbers.pair import is_complex
 from modellint.destinations.capture.replaced_functions import Substituting, normalizing_in_operators, staying_in_place
+from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.live.capture.outputs import leaves_with_paths
 
 if TYPE_CHECKING:
@@ -72,11 +73,18 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
     Complex numbers are pairs of real ones, if the model gives none and all that is done to them is known.
     """
     substituting, pairs = Substituting(not inputs.flexible), ComplexAsPairs(not inputs.flexible)
+
+    def run(holds_pairs: bool = False) -> Any:
+        # A capture is to begin where this did: what a first call keeps (rotary angles), it would take for constants. Pairs
+        # cannot be copied.
+        with nullcontext() if holds_pairs else at_rest(model, inputs):
+            return model(*inputs.args, **inputs.kwargs)
+
     with ExitStack() as real:
         held = real.enter_context(without_complex_tensors(model))
         try:
             with pairs, substituting:
-                outputs = model(*inputs.args, **inputs.kwargs)
+                outputs = run(bool(held))
             is_done = not any(map(is_complex, pytree.tree_leaves(outputs))) and not any(map(is_written, held))
         except NotImplementedError:
             is_done = False
@@ -86,7 +94,7 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
             substituting.notes[NOTE] = None
     if not is_done:
         with substituting:
-            outputs = model(*inputs.args, **inputs.kwargs)
+            outputs = run()
     if substituting.was_used:
         stack.enter_context(substituting)
     return outputs, tuple(substituting.notes)
