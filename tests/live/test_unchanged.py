@@ -276,6 +276,22 @@ def _halves(count: int) -> torch.Tensor:
     return torch.full((count,), 0.5)
 
 
+def _except_while_compiling(function):
+    """A decorator as transformers has it: the cached function is in the closure of another."""
+    cached = functools.lru_cache(maxsize=4)(function)
+
+    @functools.wraps(function)
+    def called(*args):
+        return cached(*args)
+
+    return called
+
+
+@_except_while_compiling
+def _quarters(count: int) -> torch.Tensor:
+    return torch.full((count,), 0.25)
+
+
 class Cached(nn.Module):
     @functools.lru_cache(maxsize=4)  # noqa: B019
     def own(self, count: int) -> torch.Tensor:
@@ -288,14 +304,14 @@ class Cached(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         count = x.size(-1)
-        return x * self.own(count) * self.twos(count) + _halves(count)
+        return x * self.own(count) * self.twos(count) + _halves(count) - _quarters(count)
 
 
 def test_what_a_run_without_numbers_has_cached_is_forgotten() -> None:
     net, x = Cached(), torch.ones(2, 3)
     modellint.check_model(net, example_inputs=(x,))
     assert type(net(x)) is torch.Tensor
-    assert net(x).tolist() == [[0.5, 2.5, 4.5]] * 2
+    assert net(x).tolist() == [[0.25, 2.25, 4.25]] * 2
     kept = net.twos(3)
     with unchanged(net):
         net(x)

@@ -10,7 +10,7 @@ import types
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -191,9 +191,7 @@ class Snapshot:
         yield function.__defaults__
         yield function.__kwdefaults__
         for name in function.__code__.co_names:
-            known = function.__globals__.get(name)
-            if type(known) is functools._lru_cache_wrapper:
-                yield known
+            yield from _caches(function.__globals__.get(name))
         for cell in function.__closure__ or ():
             try:
                 content = cell.cell_contents
@@ -300,6 +298,17 @@ def _dict_of(value: object) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return attributes if isinstance(attributes, dict) else None
+
+
+def _caches(known: object) -> Iterator[object]:
+    """What `functools.lru_cache` keeps for a function that is called by its name, also behind a decorator of another's (transformers)."""
+    if type(known) is functools._lru_cache_wrapper:
+        yield known
+    elif type(known) is types.FunctionType and "__wrapped__" in vars(known):
+        for cell in known.__closure__ or ():
+            with suppress(ValueError):
+                if type(cell.cell_contents) is functools._lru_cache_wrapper:
+                    yield cell.cell_contents
 
 
 @functools.lru_cache(maxsize=1024)
