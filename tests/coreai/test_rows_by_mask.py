@@ -1,0 +1,65 @@
+"""Rows that a mask chooses, and products of merged columns: exported, and held against Apple's interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modellint
+
+pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+X, MASK = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([1, 0, 1, 1, 0, 0]).bool()
+
+
+class PutBack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y = x.clone()
+        y[mask] = torch.relu(self.linear(x[mask]))
+        return y
+
+
+class Expert(PutBack):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        (rows,) = torch.where(mask)
+        return torch.zeros_like(x).index_add(0, rows, self.linear(x[rows]))
+
+
+class Pooled(PutBack):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.linear(torch.cat([x[mask], x[:1]]).mean(0))
+
+
+class Contracted(nn.Module):
+    """An `einsum` whose second operand was a mean over the last axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("ki,ijl->kjl", self.weight, x.mean(-1))
+
+
+@pytest.mark.parametrize("model", [PutBack(), Expert(), Pooled()], ids=lambda model: type(model).__name__)
+def test_rows_by_a_mask(model: nn.Module, tmp_path: Path) -> None:
+    result = modellint.export(model.eval(), (X, MASK), output=tmp_path / "a.aimodel", destination="coreai")
+    assert result.verification is not None
+    assert result.verification.verdict == "agrees"
+
+
+def test_products_of_merged_columns(tmp_path: Path) -> None:
+    x = torch.randn(4, 6, 4, 2, generator=torch.Generator().manual_seed(0))
+    plain = modellint.verify(Contracted().eval(), (x,), destination="coreai")
+    assert plain.verdict == "differs"
+    result = modellint.export(Contracted().eval(), (x,), output=tmp_path / "a.aimodel", destination="coreai")
+    assert result.verification is not None
+    assert result.verification.verdict == "agrees"
