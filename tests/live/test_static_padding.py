@@ -188,9 +188,14 @@ def all_elements_in_a_row(x: Tensor, mask: Tensor) -> Tensor:
     return x[mask].t().reshape(-1).cumsum(0).sum()
 
 
+def filled_up(x: Tensor, mask: Tensor) -> Tensor:
+    rows = x[mask]
+    return torch.cat([rows, torch.ones(8 - rows.shape[0], WIDTH)]).sum(0)
+
+
 @pytest.mark.parametrize(
     "function",
-    [a_number, from_behind, filled_with_the_count, given_out, in_other_order, all_elements_in_a_row],
+    [filled_up, a_number, from_behind, filled_with_the_count, given_out, in_other_order, all_elements_in_a_row],
     ids=lambda function: function.__name__,
 )
 def test_what_padding_would_change_stays_as_it_is(function: Callable[..., Any]) -> None:

@@ -62,8 +62,9 @@ class Bounds:
                 raise UnknownUse("a size without a bound")
             self._bounds[symbol] = int(upper)
         found = expression.xreplace({symbol: sympy.Integer(self._bounds[symbol]) for symbol in expression.free_symbols})
-        if not found.is_Integer:
-            raise UnknownUse("a size that is not computed from whole numbers")
+        # A size that shrinks as another grows (`24 - n`) is greatest where that is least.
+        if not found.is_Integer or found != shapes.bound_sympy(expression).upper:
+            raise UnknownUse("a size that does not grow with the values it is computed from")
         return int(found)
 
 
