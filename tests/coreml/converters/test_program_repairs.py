@@ -93,3 +93,34 @@ def test_a_norm_that_the_pass_would_drop_is_exported() -> None:
     verdict = modellint.verify(norms, inputs, frontend="trace").verdict
     assert verdict == ("differs" if facts().fuses_any_reader else "agrees")
     assert modellint.export(norms, inputs, frontend="trace").verification.verdict == "agrees"
+
+
+class Scaled(nn.Module):
+    """A scale and a shift by channel, again and again: a pass writes each as a normalization whose epsilon makes it smaller."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([1.5, 0.5]).reshape(2, 1, 1))
+        self.register_buffer("shift", torch.tensor([1.0, 2.0]).reshape(2, 1, 1))
+
+    def forward(self, x):
+        for _ in range(4):
+            x = x * self.scale + self.shift
+        return x
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_a_scale_by_channel_is_what_it_was(frontend: str) -> None:
+    inputs = (torch.randn(1, 2, 3, 3),)
+    plain = modellint.verify(Scaled(), inputs, frontend=frontend)
+    assert plain.outputs[0].error > 1e-5
+    exported = modellint.export(Scaled(), inputs, frontend=frontend)
+    assert exported.verification.outputs[0].error < 1e-6
+
+
+def test_the_pass_is_itself_again_after_an_export() -> None:
+    from coremltools.converters.mil.mil.passes.defs import optimize_elementwise_binary
+
+    before = optimize_elementwise_binary.mb
+    modellint.export(Scaled(), (torch.randn(1, 2, 3, 3),), frontend="trace")
+    assert optimize_elementwise_binary.mb is before

@@ -14,6 +14,7 @@ import torch
 
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.private.batch_norm_fusion import exact_scales
 from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.destinations.coreml.private.reduce_mean_fusion import exact_means
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
@@ -184,7 +185,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
     A converter is not supplied where the installed coremltools has its own that was measured to be right. Its tables are the same
     afterwards, order included, also when an exception passes.
     """
-    with TURN, operator_tables.tables_kept(), exact_means():
+    with TURN, operator_tables.tables_kept(), exact_means(), exact_scales():
         parts, retired = Supplied(), facts().retired
         for name, converters in table().items():
             if name in retired and operator_tables.converter_of(name) is not None:
