@@ -1,4 +1,4 @@
-"""Exact scales: coremltools' pass `fuse_elementwise_to_batchnorm` makes a scale and a shift by channel a normalization that changes nothing else."""
+"""Exact scales: a scale and a shift by channel, which coremltools' pass `fuse_elementwise_to_batchnorm` makes a normalization."""
 
 from __future__ import annotations
 
