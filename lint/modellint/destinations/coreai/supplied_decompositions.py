@@ -106,6 +106,14 @@ def _in_floats(operator: Function, x: Tensor, *rest: Any) -> Any:
     return NotImplemented if x.dtype.is_floating_point or x.dtype.is_complex else operator(x.to(torch.float32), *rest)
 
 
+def _bounded(operator: Function, x: Tensor, *bounds: Any, **named: Any) -> Any:
+    """Integers between bounds that are not whole, which makes them real numbers."""
+    given = [bound for bound in (*bounds, *named.values()) if bound is not None]
+    if x.dtype.is_floating_point or not any(torch.result_type(x, bound).is_floating_point for bound in given):
+        return NotImplemented
+    return operator(x.to(torch.float32), *bounds, **named)
+
+
 def _argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return torch.argmax(-x, dim, keepdim) if x.dtype.is_floating_point else NotImplemented
 
@@ -328,6 +336,11 @@ _FLOAT_FUNCTIONS = [
 ]
 _SUPPLIED: dict[Any, Replacement] = {
     aten.argmin.default: Replacement(_argmin, BIT_EQUAL),
+    **{
+        getattr(getattr(aten, name), overload): Replacement(partial(_bounded, getattr(torch, name)), BIT_EQUAL)
+        for name in ("clamp", "clamp_min", "clamp_max")
+        for overload in ("default", "Tensor")
+    },
     aten.sort.default: Replacement(_sort, TIES),
     aten.sort.stable: Replacement(_sort_stable, TIES),
     aten.isnan.default: Replacement(_isnan, BIT_EQUAL),
