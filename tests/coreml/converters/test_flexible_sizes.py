@@ -34,6 +34,8 @@ class Net(nn.Module):
         pytest.param(lambda x: ((x > 0) & (x < 1)).float(), id="and"),
         pytest.param(lambda x: x.var(1), id="var"),
         pytest.param(lambda x: x.new_ones((2, x.shape[1])), id="new_ones"),
+        pytest.param(lambda x: x.unfold(0, 2, 1), id="unfold"),
+        pytest.param(lambda x: (x > 0).unfold(0, 2, 1).float(), id="unfold of truth values"),
         pytest.param(lambda x: torch.where(x > 0, x, 0.5), id="where"),
         pytest.param(lambda x: torch.fmod(x, 2.0), id="fmod"),
         pytest.param(lambda x: torch.lgamma(x.abs() + 0.1), id="lgamma"),

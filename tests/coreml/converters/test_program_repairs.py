@@ -43,6 +43,54 @@ def test_it_is_exported_and_agrees(model: nn.Module, inputs: tuple[torch.Tensor,
     assert exported.verification.verdict == "agrees"
 
 
+class Split(nn.Module):
+    """Parts whose sizes are an input's values."""
+
+    def forward(self, x, sizes):
+        first, second = torch.split(x, sizes.tolist(), 1)
+        return first.sum(1) + 2 * second.sum(1)
+
+
+def test_parts_whose_sizes_are_values_are_exported() -> None:
+    inputs = torch.randn(3, 6), torch.tensor([2, 4])
+    exported = modellint.export(Split(), inputs, frontend="export")
+    assert exported.verification.verdict == "agrees"
+    assert len([case for case in exported.verification.cases if case.error is not None]) > 1
+
+
+class Experts(nn.Module):
+    """A mixture of experts: a loop over those that some row is sent to, and one class more, which none is sent to."""
+
+    def __init__(self, count: int = 4):
+        super().__init__()
+        self.gate = nn.Linear(8, count, bias=False)
+        self.weights = nn.Parameter(torch.randn(count, 8, 8))
+
+    def forward(self, x):
+        scores, chosen = self.gate(x).softmax(-1).topk(2)
+        mask = nn.functional.one_hot(chosen, len(self.weights) + 1).permute(2, 1, 0)
+        result = torch.zeros_like(x)
+        for expert in torch.greater(mask.sum((-1, -2)), 0).nonzero():
+            expert = expert[0]
+            place, row = torch.where(mask[expert])
+            result.index_add_(0, row, x[row] @ self.weights[expert] * scores[row, place, None])
+        return result
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_a_loop_over_the_experts_that_are_asked_goes_over_all(frontend: str) -> None:
+    torch.manual_seed(0)
+    model = Experts().eval()
+    with torch.no_grad():
+        # On the example one expert is not asked.
+        model.gate.weight[3] = -model.gate.weight[:3].sum(0) * 9
+    inputs = (torch.randn(3, 8),)
+    asked = model.gate(inputs[0]).softmax(-1).topk(2)[1].unique()
+    exported = modellint.export(model, inputs, frontend=frontend)
+    assert len(asked) < 4
+    assert exported.verification.verdict == "agrees"
+
+
 READS = {
     "not used": lambda a, b: a.squeeze(1) * 2,
     "added": lambda a, b: (a + b) * 2,

@@ -19,7 +19,9 @@ class Substituting(TorchFunctionMode):
     Where elements lie in memory only the tensors themselves know, and what is captured has their elements in order: ``as_strided``
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
-    a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold.
+    a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. A loop over the places
+    that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all of them: what it does for the
+    others is taken for nothing, as it is where no token is, and the comparison with the model holds it to that.
     """
 
     def __init__(self, fixed: bool) -> None:
@@ -29,6 +31,9 @@ class Substituting(TorchFunctionMode):
         """What was done so far."""
         self.was_used = False
         """Whether anything was, noted or not."""
+        self._found: dict[int, tuple[Any, int]] = {}
+        self.spared = 0
+        """How many places at the end such a loop leaves out, as it raises there, whatever finds them."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -45,6 +50,20 @@ class Substituting(TorchFunctionMode):
                 self.was_used = True
                 self.notes["an embedding shortens the rows that it gives, and its weights stay as they are"] = None
                 return _shortened(function(*args[:2]), limit, *rest)
+        if function in _FINDING and self.fixed and not kwargs and args[0].dim() == 1:
+            places = function(*args)
+            # Kept with its address, which stands for it.
+            self._found[id(places)] = places, int(args[0].shape[0])
+            return places
+        if (
+            function is torch.Tensor.unbind
+            and id(args[0]) in self._found
+            and (*args[1:], *kwargs.values()) in ((), (0,))
+        ):
+            self.was_used = True
+            self.notes["a loop over the places that nonzero finds goes over all places"] = None
+            # As constants, whose values a capture knows.
+            return tuple(torch.tensor([place]) for place in range(self._found[id(args[0])][1] - self.spared))
         return function(*args, **kwargs)
 
 
@@ -73,6 +92,7 @@ _PLACED: dict[Any, Callable[..., Any]] = {
 }
 
 
+_FINDING = (torch.nonzero, torch.Tensor.nonzero)
 _NUMBERED: dict[Any, str] = {
     getattr(owner, name + ending): keyword
     for keyword, names in {

@@ -20,9 +20,10 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     dimension %= x.dim()
     count = (x.shape[dimension] - size) // step + 1
     places = torch.tensor([[window * step + at for at in range(size)] for window in range(count)])
-    taken = torch.index_select(x, dimension, places.reshape(-1))
+    numbers = x.to(torch.int32) if x.dtype is torch.bool else x
+    taken = torch.index_select(numbers, dimension, places.reshape(-1))
     taken = taken.reshape(*x.shape[:dimension], count, size, *x.shape[dimension + 1 :])
-    return taken.movedim(dimension + 1, -1)
+    return taken.movedim(dimension + 1, -1).to(x.dtype)
 
 
 @decomposes("where", ".scalarother", ".scalarself", ".scalar", ".self")
@@ -45,6 +46,16 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
     shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
     return chosen if chosen.shape == shape else chosen.reshape(shape)
+
+
+@decomposes("roll")
+def roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:
+    """Rotation along axes, or of all elements; of truth values as integers."""
+    if not dims:
+        return torch.roll(x.reshape(-1), shifts, 0).reshape(x.shape)
+    if x.dtype is torch.bool:
+        return torch.roll(x.to(torch.int32), shifts, dims).to(torch.bool)
+    return torch.roll(x, shifts, dims)
 
 
 @decomposes("native_channel_shuffle")

@@ -160,6 +160,7 @@ _OWN: Mapping[Function, Unless] = {
     products_distances_determinants.outer: _is_of_one_type,
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
+    shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
     shapes.zeros_like: _is_alike,
     shapes.ones_like: _is_alike,
     shapes.full_like: _is_alike,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds
@@ -75,6 +77,53 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
         earlier = mb.slice_by_index(x=x, begin=begin, end=one_off, begin_mask=masks, end_mask=some)
         x = mb.logical_xor(x=later, y=earlier) if is_boolean(x) else mb.sub(x=later, y=earlier)
     return x
+
+
+@builds("split_with_sizes")
+@builds("split")
+def split_with_sizes(x: Tensor, sizes: object, dim: int = 0) -> Any:
+    """Parts whose sizes are values of tensors, in a list: coremltools takes a list for one tensor."""
+    if not isinstance(sizes, list) or all(_number(size) is not None for size in sizes):
+        return NotImplemented
+    here = np.array([axis == dim % len(x.shape) for axis in range(len(x.shape))])
+    others, parts, start = [not each for each in here], [], 0
+    for size in sizes:
+        end = mb.add(x=start, y=mb.cast(x=size, dtype="int32"))
+        begins, ends = (mb.mul(x=here.astype(np.int32), y=mb.reshape(x=at, shape=[1])) for at in (start, end))
+        parts.append(mb.slice_by_index(x=x, begin=begins, end=ends, begin_mask=others, end_mask=others))
+        start = end
+    return parts
+
+
+def _number(size: Any) -> Any:
+    return size.val if isinstance(size, Var) else size
+
+
+@builds("unfold")
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
+    """Sliding windows along an axis of a known size, where another axis is not known before a run."""
+    rank = len(x.shape)
+    dimension %= max(rank, 1)
+    if not rank or is_symbolic(x.shape[dimension]):
+        raise Unfit("the axis has no size before a run")
+    places = [list(range(at, at + size)) for at in range(0, x.shape[dimension] - size + 1, step)]
+    numbers = mb.cast(x=x, dtype="int32") if is_boolean(x) else x
+    taken = mb.gather(x=numbers, indices=np.array(places, np.int32), axis=dimension)
+    taken = mb.transpose(x=taken, perm=[axis for axis in range(rank + 1) if axis != dimension + 1] + [dimension + 1])
+    return mb.cast(x=taken, dtype="bool") if is_boolean(x) else taken
+
+
+@builds("new_zeros")
+def new_zeros(
+    x: Tensor,
+    size: object,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Zero without axes, of whose size coremltools makes a list of nothing; else what coremltools makes of it."""
+    return NotImplemented if _names_sizes(size) else full(size, 0, dtype, x)
 
 
 @builds("new_ones")
