@@ -34,7 +34,12 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
     """Export a model. Raises whatever `torch.export` raises."""
     bounds = bounds_of(inputs)
     args, kwargs = widened(inputs, bounds)
-    return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+    program = torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+    for node in program.graph.nodes:
+        # torch 2.14 forgets readers of what only a size is taken of, and cannot erase them.
+        for given in node.all_input_nodes:
+            given.users.setdefault(node)
+    return program
 
 
 def bounds_of(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
