@@ -91,6 +91,45 @@ def test_a_loop_over_the_experts_that_are_asked_goes_over_all(frontend: str) -> 
     assert exported.verification.verdict == "agrees"
 
 
+class Merging(nn.Module):
+    """A kernel that every run in evaluation mode merges anew of two others."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.merged = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        if self.training:
+            return self.first(x) + self.second(x)
+        self.merged.weight.data = self.first.weight.data + self.second.weight.data
+        return self.merged(x)
+
+
+def test_parameters_are_what_every_run_makes_of_them() -> None:
+    model = Merging().eval()
+    before = model.merged.weight.detach().clone()
+    assert modellint.export(model, (torch.randn(2, 4),)).verification.verdict == "agrees"
+    assert torch.equal(model.merged.weight, before)
+
+
+class Counting(nn.Module):
+    """A parameter that every run makes another."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def forward(self, x):
+        self.factor.data = self.factor.data + x.abs().amax()
+        return x * self.factor
+
+
+def test_a_parameter_that_depends_on_the_input_is_not_taken_for_one() -> None:
+    with pytest.raises(modellint.ExportError, match=r"differs|does not convert"):
+        modellint.export(Counting().eval(), (torch.randn(2, 3),))
+
+
 READS = {
     "not used": lambda a, b: a.squeeze(1) * 2,
     "added": lambda a, b: (a + b) * 2,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 
 from modellint.destinations.capture.single_precision import InSinglePrecision, in_single_precision
+from modellint.destinations.capture.written_parameters import settle
 from modellint.destinations.comparison.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
@@ -58,6 +59,9 @@ def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, proj
         *(Change("fixed", fix.title, fix.modules, fix.exactness, fix.note, fix.code) for fix in copy.applied),
         *(Change("undone", fix.title, fix.modules, "", fix.note, fix.code) for fix in copy.undone),
     )
+    settled = settle(copy.model, inputs)
+    if settled:
+        changes = (*changes, Change("fixed", "parameters are what every run makes of them", settled, BIT_EQUAL))
     return Fixed(copy.model, changes, copy.left)
 
 
