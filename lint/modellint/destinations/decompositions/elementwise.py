@@ -47,11 +47,16 @@ def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
 
 @decomposes("clamp", "clip")
 def clamp(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Any:  # noqa: A002
-    """Clamp by one bound; coremltools takes the largest float32 for the other, and so makes infinities finite."""
+    """Clamp by one bound; coremltools takes the largest float32 for the other, and so makes infinities finite, and integers real."""
     low, high = _bound(min, -math.inf), _bound(max, math.inf)
-    if not x.is_floating_point() or (low is None) == (high is None):
+    if (low is None) == (high is None):
         return NotImplemented
     bound: Any = high if low is None else low
+    if not x.is_floating_point():
+        if x.dtype is torch.bool or isinstance(bound, float):
+            return NotImplemented
+        if not isinstance(bound, torch.Tensor):
+            bound = torch.full([1] * x.dim(), bound, dtype=x.dtype)
     if isinstance(bound, torch.Tensor):
         if bound.dtype is not x.dtype:
             return NotImplemented

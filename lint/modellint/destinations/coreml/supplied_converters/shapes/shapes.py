@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_symbolic, mb
+from modellint.destinations.coreml.private.operator_tables import Var, full, is_boolean, is_integral, is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds
 
@@ -97,6 +97,15 @@ def split_with_sizes(x: Tensor, sizes: object, dim: int = 0) -> Any:
 
 def _number(size: Any) -> Any:
     return size.val if isinstance(size, Var) else size
+
+
+@builds("stack")
+def stack(tensors: list[Tensor], dim: int = 0) -> Any:
+    """Tensors of several types, as PyTorch promotes them; coremltools refuses them."""
+    if len({each.dtype for each in tensors}) == 1:
+        return NotImplemented
+    wanted = "int32" if all(map(is_integral, tensors)) else "fp32"
+    return mb.stack(values=[mb.cast(x=each, dtype=wanted) for each in tensors], axis=dim)
 
 
 @builds("unfold")
