@@ -80,7 +80,6 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
 
 
 @builds("split_with_sizes")
-@builds("split")
 def split_with_sizes(x: Tensor, sizes: object, dim: int = 0) -> Any:
     """Parts whose sizes are values of tensors, in a list: coremltools takes a list for one tensor."""
     if not isinstance(sizes, list) or all(_number(size) is not None for size in sizes):
