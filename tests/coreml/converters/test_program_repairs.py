@@ -91,6 +91,24 @@ def test_a_loop_over_the_experts_that_are_asked_goes_over_all(frontend: str) -> 
     assert exported.verification.verdict == "agrees"
 
 
+class Chosen(nn.Module):
+    """A loop over the places of a buffer, which does something for each that it goes over."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.tensor([1, 0, 1, 0]))
+
+    def forward(self, x):
+        return torch.stack([x[:, place[0]] for place in self.kept.nonzero()], 1) * 2
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_a_loop_that_does_something_for_each_place_stays(frontend: str) -> None:
+    exported = modellint.export(Chosen().eval(), (torch.randn(3, 4),), frontend=frontend)
+    assert exported.verification.verdict == "agrees"
+    assert exported.verification.outputs[0].shape == (3, 2)
+
+
 class Merging(nn.Module):
     """A kernel that every run in evaluation mode merges anew of two others."""
 

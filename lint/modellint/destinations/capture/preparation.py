@@ -77,21 +77,17 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
     def run(holds_pairs: bool = False) -> Any:
         # A capture is to begin where this did: what a first call keeps (rotary angles), it would take for constants. Pairs
         # cannot be copied.
-        try:
-            with nullcontext() if holds_pairs else at_rest(model, inputs):
-                return model(*inputs.args, **inputs.kwargs)
-        except IndexError:
-            # One class more than there are experts: the place of padding.
-            if not substituting.was_used or substituting.spared:
-                raise
-            substituting.spared = 1
-            return run(holds_pairs)
+        with nullcontext() if holds_pairs else at_rest(model, inputs):
+            return model(*inputs.args, **inputs.kwargs)
+
+    def alike(holds_pairs: bool = False) -> Any:
+        return _with_loops_over_all(substituting, lambda: run(holds_pairs))
 
     with ExitStack() as real:
         held = real.enter_context(without_complex_tensors(model))
         try:
             with pairs, substituting:
-                outputs = run(bool(held))
+                outputs = alike(bool(held))
             is_done = not any(map(is_complex, pytree.tree_leaves(outputs))) and not any(map(is_written, held))
         except NotImplementedError:
             is_done = False
@@ -101,10 +97,39 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
             substituting.notes[NOTE] = None
     if not is_done:
         with substituting:
-            outputs = run()
+            outputs = alike()
     if substituting.was_used:
         stack.enter_context(substituting)
-    return outputs, tuple(substituting.notes)
+    return outputs, (*substituting.notes, *substituting.told_of_loops())
+
+
+def _with_loops_over_all(substituting: Substituting, run: Callable[[], Any]) -> Any:
+    """The outputs of a model whose loops over found places go over all of them, if it gives the same so; else as it is."""
+    for substituting.spared in (0, 1):
+        substituting.over_all = True
+        try:
+            outputs = run()
+        except IndexError:
+            # One class more than there are experts: the place of padding. Or the loop does something for all that it goes over.
+            if not substituting.met_loops:
+                raise
+            continue
+        if not substituting.met_loops:
+            return outputs
+        substituting.over_all = False
+        own = run()
+        substituting.over_all = _same(outputs, own)
+        return own
+    substituting.over_all = False
+    return run()
+
+
+def _same(left: Any, right: Any) -> bool:
+    tensors = [[leaf for leaf in pytree.tree_leaves(side) if isinstance(leaf, torch.Tensor)] for side in (left, right)]
+    return len(tensors[0]) == len(tensors[1]) and all(
+        a.shape == b.shape and (torch.allclose(a, b, equal_nan=True) if a.is_floating_point() else torch.equal(a, b))
+        for a, b in zip(*tensors, strict=True)
+    )
 
 
 @contextmanager

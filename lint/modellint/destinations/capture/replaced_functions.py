@@ -20,8 +20,8 @@ class Substituting(TorchFunctionMode):
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. A loop over the places
-    that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all of them: what it does for the
-    others is taken for nothing, as it is where no token is, and the comparison with the model holds it to that.
+    that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
+    that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
     """
 
     def __init__(self, fixed: bool) -> None:
@@ -32,8 +32,12 @@ class Substituting(TorchFunctionMode):
         self.was_used = False
         """Whether anything was, noted or not."""
         self._found: dict[int, tuple[Any, int]] = {}
+        self.over_all = True
+        """Whether loops over found places go over all."""
+        self.met_loops = False
+        """Whether there was such a loop."""
         self.spared = 0
-        """How many places at the end such a loop leaves out, as it raises there, whatever finds them."""
+        """How many places at the end such a loop leaves out, as it raises there."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -60,11 +64,18 @@ class Substituting(TorchFunctionMode):
             and id(args[0]) in self._found
             and (*args[1:], *kwargs.values()) in ((), (0,))
         ):
-            self.was_used = True
-            self.notes["a loop over the places that nonzero finds goes over all places"] = None
-            # As constants, whose values a capture knows.
-            return tuple(torch.tensor([place]) for place in range(self._found[id(args[0])][1] - self.spared))
+            self.was_used = self.met_loops = True
+            if self.over_all:
+                # As constants, whose values a capture knows.
+                return tuple(torch.tensor([place]) for place in range(self._found[id(args[0])][1] - self.spared))
         return function(*args, **kwargs)
+
+    def told_of_loops(self) -> tuple[str, ...]:
+        """A note of loops that go over all places."""
+        if not (self.met_loops and self.over_all):
+            return ()
+        but = " but the last, at which it raises" if self.spared else ""
+        return (f"a loop over the places that nonzero finds goes over all places{but}",)
 
 
 def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
