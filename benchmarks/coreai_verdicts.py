@@ -2,6 +2,8 @@
 
     python benchmarks/coreai_verdicts.py zoo zoo.jsonl --only own_ gpt resnet     real architectures
     python benchmarks/coreai_verdicts.py operators operators.jsonl --every 4      one operator each
+    python benchmarks/coreai_verdicts.py drawn drawn.jsonl --folder FOLDER        files with a function `make`
+    python benchmarks/coreai_verdicts.py harvest harvest.jsonl --pairs 550        models of the tests that coremltools ships
     python benchmarks/coreai_verdicts.py faults faults.jsonl                      what coreai-torch converts wrongly without a word
     python benchmarks/coreai_verdicts.py report FILE...                           recall, precision, and every disagreement
 
@@ -18,12 +20,14 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from agreement import TESTS
 from ledger import Ledger
 
 FAULTS = """
@@ -62,15 +66,21 @@ scatter_outside | 4 4i | torch.zeros(4).scatter(0, y + 2, x)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("zoo", "operators", "faults"):
+    for name in ("zoo", "operators", "faults", "drawn", "harvest"):
         command = commands.add_parser(name)
         command.add_argument("results", type=Path, help="the file for results")
         command.add_argument("--only", nargs="*", default=[], help="parts of names")
         command.add_argument("--every", type=int, default=1, metavar="N", help="judge one in N")
+        command.add_argument("--folder", type=Path, default=Path(), help="of the files that were drawn")
+        command.add_argument("--pairs", type=int, default=550, help="of the tests")
+        command.add_argument("--seed", type=int, default=0, help="of the choice of tests")
     commands.add_parser("report").add_argument("results", nargs="+", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "report":
         return report(arguments.results)
+    warnings.simplefilter("ignore")
+    if arguments.command == "harvest":
+        return harvest(arguments)
     work(arguments)
     return 0
 
@@ -79,17 +89,10 @@ def work(arguments: argparse.Namespace) -> None:
     """Judge all models of a kind, each by ``check`` (or ``verify``) and by itself."""
     import torch
 
-    from modellint.destinations.comparison.side_effect_free_runs import at_rest
-    from modellint.destinations.coreai.conversion import Converter
-    from modellint.destinations.coreai.converter_process import ConverterProcess
-    from modellint.destinations.coreai.verify import verify
-    from modellint.live.code.places import Project
-    from modellint.live.inputs.model_inputs import Inputs
-
-    warnings.simplefilter("ignore")
-    ledger, truth, project = Ledger(arguments.results), Truth(), Project(Path.cwd())
-    chosen = [pair for at, pair in enumerate(models(arguments.command)) if at % arguments.every == 0]
-    with ConverterProcess() as process:
+    folder = str(arguments.folder.absolute())
+    ledger = Ledger(arguments.results)
+    chosen = [pair for at, pair in enumerate(models(arguments.command, folder)) if at % arguments.every == 0]
+    with Judge() as judge:
         for name, make in chosen:
             if name in ledger.rows or (arguments.only and not any(part in name for part in arguments.only)):
                 continue
@@ -104,20 +107,71 @@ def work(arguments: argparse.Namespace) -> None:
             except Exception as error:
                 ledger.finish({**row, "skipped": f"{type(error).__name__}: {error}"[:300]})
                 continue
-            inputs, converter, began = Inputs.of(args), Converter(process), time.perf_counter()
-            with at_rest(model, inputs):
-                converted = converter.converted(model, inputs, project)
-            row["seconds"] = round(time.perf_counter() - began, 2)
-            row["converts"] = converted.interface is not None
-            row["blockers"] = [(blocker.kind, blocker.operator, blocker.message) for blocker in converted.blockers]
-            if arguments.command == "faults":
-                verification = verify(model, inputs, project, converter, budget=20)
-                row |= {"verdict": verification.verdict, "reason": verification.reason}
-            ledger.finish({**row, "truth": truth.of(arguments.command, name)})
+            row |= judge.told(model, args, verified=arguments.command == "faults")
+            ledger.finish({**row, "truth": judge.truth.of(arguments.command, folder, name)})
 
 
-def models(kind: str) -> Iterator[tuple[str, Any]]:
+def harvest(arguments: argparse.Namespace) -> int:
+    """Judge models out of coremltools' tests: those that ``torch.export`` captures."""
+    import pytest
+
+    options = ["--harvest", str(arguments.results.absolute()), "--pairs", str(arguments.pairs), "--coreai"]
+    quiet = ["-q", "-q", "--tb=no", "-p", "no:warnings", "-p", "no:cacheprovider", "--no-header", "--no-summary"]
+    status = pytest.main(["-p", "harvest", *quiet, *options, "--sample-seed", str(arguments.seed), "--pyargs", TESTS])
+    # A failing test of theirs is no failure here.
+    return int(status not in (0, 1))
+
+
+class Judge:
+    """``check`` for Core AI, and coreai-torch by itself."""
+
+    def __init__(self) -> None:
+        from modellint.destinations.coreai.converter_process import ConverterProcess
+
+        self._process = ConverterProcess()
+        self.truth = Truth()
+
+    def __enter__(self) -> Judge:
+        self._process.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._process.__exit__(*exception)
+
+    def told(self, model: Any, args: Sequence[Any], verified: bool = False) -> dict[str, Any]:
+        """What ``check`` says, or ``verify`` too."""
+        from modellint.destinations.comparison.side_effect_free_runs import at_rest
+        from modellint.destinations.coreai.conversion import Converter
+        from modellint.destinations.coreai.example_run import stops
+        from modellint.destinations.coreai.verify import verify
+        from modellint.live.code.places import Project
+        from modellint.live.inputs.model_inputs import Inputs
+
+        inputs, project = Inputs.of(tuple(args)), Project(Path.cwd())
+        converter, began = Converter(self._process), time.perf_counter()
+        with at_rest(model, inputs):
+            converted = converter.converted(model, inputs, project)
+            blockers = converted.blockers
+            if converted.interface is not None:
+                blockers = stops(self._process, converted, model, inputs)
+        row: dict[str, Any] = {
+            "seconds": round(time.perf_counter() - began, 2),
+            "converts": not blockers,
+            "blockers": [(blocker.kind, blocker.operator, blocker.message) for blocker in blockers],
+        }
+        if verified:
+            verification = verify(model, inputs, project, converter, budget=20)
+            row |= {"verdict": verification.verdict, "reason": verification.reason}
+        return row
+
+
+def models(kind: str, folder: str = "") -> Iterator[tuple[str, Any]]:
     """Names, and what makes model and inputs."""
+    if kind == "drawn":
+        sys.path.insert(0, folder)
+        for path in sorted(Path(folder).glob("*.py")):
+            yield path.stem, lambda path=path: import_module(path.stem).make()
+        return
     if kind == "zoo":
         from zoo import built, files
 
@@ -138,41 +192,83 @@ class Truth:
     def __init__(self) -> None:
         self._pool = _pool()
 
-    def of(self, kind: str, name: str) -> dict[str, Any]:
+    def of(self, kind: str, folder: str, name: str) -> dict[str, Any]:
         """Whether a model converts and runs, and how far off its outputs are, as a share of their size."""
+        return self._done(by_itself, kind, folder, name)
+
+    def of_model(self, model: Any, args: Sequence[Any]) -> dict[str, Any]:
+        """The same of a model that only this process can make: it is captured here."""
+        import torch
+
         try:
-            return self._pool.submit(by_itself, kind, name).result()
-        except BrokenProcessPool:
+            captured = torch.export.export(model.eval(), tuple(args))
+            with torch.no_grad():
+                expected = torch.utils._pytree.tree_leaves(model(*args))
+            with tempfile.TemporaryDirectory() as folder:
+                torch.export.save(captured, Path(folder) / "net.pt2")
+                torch.save((expected, tuple(args)), Path(folder) / "values.pt")
+                return self._done(as_saved, folder)
+        except Exception as error:
+            return {"runs": False, "stage": "capture", "message": f"{type(error).__name__}: {error}"[:300]}
+
+    def _done(self, work: Callable[..., dict[str, Any]], *arguments: str) -> dict[str, Any]:
+        try:
+            return self._pool.submit(work, *arguments).result(timeout=600)
+        except (BrokenProcessPool, TimeoutError) as error:
+            self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = _pool()
-            return {"runs": False, "stage": "run", "message": "the process died"}
+            died = isinstance(error, BrokenProcessPool)
+            return {"runs": False, "stage": "run", "message": "the process died" if died else "it did not end in 600 s"}
 
 
 def _pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
 
-def by_itself(kind: str, name: str) -> dict[str, Any]:
-    """Build, convert and run a model."""
+def by_itself(kind: str, folder: str, name: str) -> dict[str, Any]:
+    """Build, capture, convert and run a model."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    _be_silent()
+    torch.manual_seed(0)
+    try:
+        model, args = dict(models(kind, folder))[name]()
+        exported = torch.export.export(model.eval(), tuple(args))
+        with torch.no_grad():
+            expected = torch.utils._pytree.tree_leaves(model(*args))
+    except Exception as error:
+        return {"runs": False, "stage": "capture", "message": f"{type(error).__name__}: {error}"[:300]}
+    return _converted(exported, args, expected)
+
+
+def as_saved(folder: str) -> dict[str, Any]:
+    """Convert and run what was captured elsewhere."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    _be_silent()
+    expected, args = torch.load(Path(folder) / "values.pt", weights_only=False)
+    return _converted(torch.export.load(Path(folder) / "net.pt2"), args, expected)
+
+
+def _be_silent() -> None:
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+
+
+def _converted(exported: Any, args: Sequence[Any], expected: Sequence[Any]) -> dict[str, Any]:
     import coreai_torch
     import torch
     from coreai.authoring.asset import AIModelAsset
     from coreai.runtime import NDArray
 
-    warnings.simplefilter("ignore")
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    os.close(nothing)
     folder = tempfile.TemporaryDirectory()
     package = Path(folder.name) / "net.aimodel"
-    torch.manual_seed(0)
-    model, args = dict(models(kind))[name]()
-    stage = "capture"
+    stage = "conversion"
     try:
-        exported = torch.export.export(model.eval(), args)
-        with torch.no_grad():
-            expected = torch.utils._pytree.tree_leaves(model(*args))
-        stage = "conversion"
         exported = exported.run_decompositions(coreai_torch.get_decomp_table())
         converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
         converter.add_exported_program(exported).to_coreai().save_asset(package)
@@ -195,6 +291,9 @@ def by_itself(kind: str, name: str) -> dict[str, Any]:
                     if name in described.input_names
                 }
                 first = {name: NDArray(exported.state_dict[buffer].numpy().copy()) for name, buffer in states.items()}
+                written = exported.graph_signature.user_inputs_to_mutate.values()
+                given = zip(names, leaves, strict=True)
+                first |= {name: NDArray(leaf.numpy().copy()) for name, leaf in given if name in written}
                 return {name: value.numpy().copy() for name, value in (await function(feed, first)).items()}
 
         results = asyncio.run(run())

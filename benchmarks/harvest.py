@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--harvest", type=Path, help="the file for results, lines of JSON")
     group.addoption("--pairs", type=int, default=2000, help="how many pairs to judge")
     group.addoption("--truth", type=Path, help="results of an earlier run, for what the conversion says")
+    group.addoption("--coreai", action="store_true", help="judge what is told of Core AI")
     group.addoption("--executed", action="store_true", help="convert, execute and compare, instead of judging")
     group.addoption("--precisions", nargs="*", default=["fp32", "fp16"], help="of what is executed")
     group.addoption("--sample-seed", type=int, default=0, help="of the choice of tests")
@@ -50,6 +51,7 @@ class Harvest:
         self._known = {} if earlier is None else Ledger(earlier).rows
         self._models: dict[int, tuple[nn.Module, Any]] = {}
         self._test = ""
+        self._judge: Any = None
         self._count = 0
         testing_utils.export_torch_model_to_frontend = self._export
         testing_utils.convert_to_mlmodel = self._convert
@@ -71,6 +73,10 @@ class Harvest:
             chance.shuffle(variants)
         turns = max((len(variants) for variants in tests.values()), default=0)
         items[:] = [variants[turn] for turn in range(turns) for variants in tests.values() if turn < len(variants)]
+
+    def pytest_sessionfinish(self) -> None:
+        if self._judge is not None:
+            self._judge.__exit__(None, None, None)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Leave out what was judged before, and stop when there are enough."""
@@ -101,12 +107,27 @@ class Harvest:
         name = f"{self._test} #{self._count}"
         self._ledger.begin(name)
         row = {"name": name, "set": "harvest", "target": None if target is None else target.name}
-        if self._config.getoption("--executed"):
+        if self._config.getoption("--coreai"):
+            self._ledger.finish({**row, **self._by_coreai(model_spec, args)})
+        elif self._config.getoption("--executed"):
             self._ledger.finish({**row, "set": "corpora", "of": "harvest", **self._executed(model_spec, args, row)})
         else:
             self._ledger.finish({**row, **judged(model_spec, args, Conditions(row["target"]), self._known.get(name))})
         # What the tests look at afterwards is not there.
         return SimpleNamespace(input_description=(), is_package=True)
+
+    def _by_coreai(self, model: nn.Module, args: tuple[Any, ...]) -> dict[str, Any]:
+        from coreai_verdicts import Judge
+
+        if self._judge is None:
+            self._judge = Judge().__enter__()
+        try:
+            with torch.no_grad():
+                model.eval()(*args)
+            told = self._judge.told(model, args)
+        except Exception as error:
+            return {"skipped": f"{type(error).__name__}: {error}"[:300]}
+        return {**told, "truth": self._judge.truth.of_model(model, args)}
 
     def _executed(self, model: nn.Module, args: tuple[Any, ...], row: dict[str, Any]) -> dict[str, Any]:
         from corpora import executed

@@ -101,6 +101,30 @@ def test_verdict_says_what_an_export_supplies_and_mends(folder: Path) -> None:
     assert mended.endswith(" · modellint export mends aten::add, rounds otherwise")
 
 
+def test_check_tells_what_converts_and_cannot_be_run(folder: Path) -> None:
+    text = (
+        MODEL
+        + "\n\nclass Both(Fine):\n    def forward(self, x):\n        a, b = x > 0, self.linear(x) > 0\n        y = x * 2\n"
+        + "        z = torch.where(a[:, :2] * b, y[:, :2], 0)\n        return z, torch.isfinite(y)\n"
+    )
+    (folder / "model.py").write_text(text, "utf-8")
+    words = ("--input", "2x3", "--destination", "coreai", "--no-cache", "--output-format", "concise")
+    found = run("check", "model.py:Both", *words)[1].splitlines()
+    said = "what coreai-torch makes of `aten::mul` cannot be run by Apple's interpreter"
+    assert [line.split(" ")[0] for line in found if said in line] == ["model.py:23:9:", "model.py:24:9:"]
+    assert found[-1] == "Core AI: converts, and cannot be run, 2 problems · converts with modellint export"
+
+
+def test_refusal_of_a_program_is_told_at_its_line(folder: Path) -> None:
+    text = MODEL + "\n\nclass Larger(Fine):\n    def forward(self, x):\n        a, b = x > 0, x < 1\n"
+    (folder / "model.py").write_text(text + "        return torch.maximum(a, b), self.linear(x)\n", "utf-8")
+    words = ("--input", "2x3", "--destination", "coreai", "--no-cache", "--output-format", "concise")
+    found = run("check", "model.py:Larger", *words)[1].splitlines()
+    assert [
+        line.split(" ")[0] for line in found if "OPS002 coreai-torch refuses this use of `aten::maximum`" in line
+    ] == ["model.py:22:9:"]
+
+
 def test_export_supplies(folder: Path) -> None:
     status, text = run(
         "export", "model.py:Lacking", "--input", "2x3", "--destination", "coreai", "-o", "Lacking.aimodel"

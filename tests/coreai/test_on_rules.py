@@ -95,5 +95,5 @@ USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 def test_uses_that_are_called_wrong_are_wrong(name: str) -> None:
     function, x = USES[name]
     model = Use(function).eval()
-    found = modellint.check_model(model, (x,), destination="coreai", select="OPS011").diagnostics
+    found = modellint.check_model(model, (x,), destination="coreai", select="OPS011,OPS002").diagnostics
     assert bool(found) == (modellint.verify(model, (x,), destination="coreai").verdict != AGREES)

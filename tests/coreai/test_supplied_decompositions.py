@@ -81,6 +81,10 @@ conv_transpose3d_groups | 1x4x3x3x3 | F.conv_transpose3d(x, torch.linspace(0, 1,
 attention_of_other_size | 1x2x3x4 1x2x5x4 1x2x5x6 | F.scaled_dot_product_attention(x, y, z)
 attention_with_mask | 1x2x3x4 1x2x3x4 1x2x3x6 | F.scaled_dot_product_attention(x, y, z, is_causal=True)
 attention_of_hidden_row | 1x2x2x4 1x2x2x4 1x2x2x6 | F.scaled_dot_product_attention(x, y, z, torch.tensor([[True], [False]]).expand(2, 2))
+order_of_truths | 3x4 3x4 | torch.stack([a < b for a in (x > 0, x < 1) for b in (y > 0, y < 1)]).float()
+other_orders_of_truths | 3x4 3x4 | torch.stack([(x > 0) <= (y > 0), (x > 0) > (y > 0), (x > 0) >= (y > 0)]).float()
+larger_truth | 3x4 3x4 | torch.maximum(x > 0, y > 0).float() - torch.minimum(x > 0, y > 0).float()
+largest_truth | 3x4 | torch.cat([(x > 0).amax(1), (x > 0).amin((0, 1), keepdim=True)[0], (x > 3).max()[None]]).float()
 scatter_add | 3x4 3x4 | torch.zeros(3, 6).scatter_add(1, (x * 10).long().clamp(0, 5), y)
 scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
 index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)
@@ -91,6 +95,7 @@ add_alpha | 2x3 2x3 | torch.add(x, y, alpha=3)
 sub_alpha | 2x3 2x3 | torch.sub(x, y, alpha=3)
 rsub_alpha | 2x3 | torch.rsub(x, 2.0, alpha=3)
 cast_pair | 2x3 | (x * 10).to(torch.int32).to(torch.float32)
+cast_to_zero | 3x4 3x4 | y / (x * 0.5).int()
 long_float | 2x3 | (x * 10).long().float()
 int_plus_float | 4i | (x + 2049) + 0.5
 int_above_float | 4i | (x + 2049) > 2048.5
@@ -133,6 +138,12 @@ def test_what_is_refused_is_supplied(process: ConverterProcess, tmp_path: Path, 
     verification, blockers = judged(process, *built(shapes, expression), tmp_path, supplies=True)
     assert not blockers
     assert verification.verdict == AGREES, verification
+
+
+def test_sum_of_truth_values_is_mended(process: ConverterProcess, tmp_path: Path) -> None:
+    program = "3x4 3x4", "((x > 0) + (y > 0)).float()"
+    assert judged(process, *built(*program), tmp_path)[0].verdict == DIFFERS
+    assert judged(process, *built(*program), tmp_path, supplies=True)[0].verdict == AGREES
 
 
 @pytest.mark.parametrize(("shapes", "expression"), programs(WRONG))

@@ -238,6 +238,8 @@ def _counted(blockers: Sequence[Blocker]) -> str:
 
 def _missing(blockers: Sequence[Blocker]) -> str:
     """Operators without a converter, and what else is in the way, by their number."""
+    if {blocker.kind for blocker in blockers} == {"run"}:
+        return f"converts, and cannot be run, {_number(len(blockers), 'problem')}"
     missing = {blocker.operator for blocker in blockers if blocker.kind == "missing"}
     rest = [blocker for blocker in blockers if blocker.kind != "missing"]
     parts = [f"{_number(len(missing), 'operator')} missing"] if missing else ["will not convert"]

@@ -18,7 +18,7 @@ class Blocker(NamedTuple):
     kind: str
     """``missing``: no converter; ``refused``: the converter refuses this use; ``target``: it needs a newer deployment target;
     ``rank``: more than five dimensions are left; ``argument``: `ct.convert` refuses an input; ``output``: it refuses an output;
-    ``crash``: the converter itself crashes; ``capture``: the capture fails."""
+    ``crash``: the converter itself crashes; ``capture``: the capture fails; ``run``: what was converted cannot be run."""
     operator: str | None
     """As in ``aten::fmod``."""
     message: str

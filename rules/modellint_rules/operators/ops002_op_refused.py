@@ -187,7 +187,7 @@ class OpRefused(Rule):
         run = subject.run
         name = "coremltools" if subject.destination.name == "coreml" else "coreai-torch"
         odd = run is not None and any(part.kind == "other" for part in subject.outputs)
-        for blocker, capture in subject.blockers("refused", "argument", "output", "crash", "capture"):
+        for blocker, capture in subject.blockers("refused", "argument", "output", "crash", "capture", "run"):
             if blocker.refuses_slopes:
                 # OPS004 says so at the statement that makes the layer.
                 continue
@@ -243,6 +243,9 @@ def _said(blocker: Blocker, capture: str, name: str) -> str:
             return f"{name} refuses an input, parameter or buffer"
         case "output":
             return f"{name} refuses what the model returns"
+        case "run":
+            made = f"`{operator}`" if operator else "the model"
+            return f"what {name} makes of {made} cannot be run by Apple's interpreter"
         case "crash" if operator is None:
             return f"{name} fails on what `{capture}` captures"
         case "crash":

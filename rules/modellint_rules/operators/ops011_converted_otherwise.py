@@ -155,8 +155,6 @@ def _wrong(operator: Operator, read: _Readers) -> str:
 def _with_floats(name: str, x: Any, y: Any) -> str:
     if isinstance(y, float) and x.dtype in _INTEGERS:
         return "integers with a floating-point number are computed in float16"
-    if name == "aten::mul" and x.dtype == "bool" == getattr(y, "dtype", ""):
-        return "Core AI's interpreter has no product of truth values: write `&`"
     return ""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converter, shared_converter
 from modellint.destinations.coreai.dry_run import judge
+from modellint.destinations.coreai.example_run import stops
 from modellint.live.conversion_analyses import verdicts
 from modellint.results.conversion_alternatives_text import EXPORT
 from modellint.results.conversion_verdict import NO_WAYS, Supply, Ways
@@ -63,9 +64,11 @@ def _supplied(subject: Subject, model: nn.Module, faults: Sequence[Fault]) -> tu
     converter = Converter(shared_converter(subject).process, supplies=True)
     with at_rest(model, subject.inputs):
         converted = converter.converted(model, subject.inputs, subject.project)
+        if converted.interface is None or stops(converter.process, converted, model, subject.inputs):
+            return None
     mended = {use.operator for use in converted.supplied}
     left = [fault for fault in faults if fault.operator not in mended]
-    if converted.interface is None or left:
+    if left:
         return None
     # What is only more exact than the converter's own is not needed.
     wanted = {fault.operator for fault in faults}

@@ -43,6 +43,10 @@ class Died(Exception):
     """The process ended, or was ended as it hung; the message says how."""
 
 
+class Hung(Died):
+    """The process was ended as it gave no answer in time."""
+
+
 class Failed(Exception):
     """What was asked for raises an exception of the converter's or the runtime's; the message has its type and its words."""
 
@@ -180,6 +184,17 @@ class ConverterProcess:
         node = answer["node"]
         return None if node is None else Departed(_frame(node), answer["off"], tuple(answer["shape"]))
 
+    def that_fail(self, inputs: Sequence[Tensor]) -> tuple[Frame, ...]:
+        """The first node of the program that was converted last that the runtime cannot run, and its like; none where it runs all.
+
+        Raises ``Died`` and ``Failed``.
+        """
+        given = self.new_path("failing.in")
+        torch.save(list(inputs), given)
+        self._opened = None
+        answer = self._ask(TO_CONVERT, do="that_fail", inputs=given, package=self.new_path("failing.aimodel"))
+        return tuple(map(_frame, answer["nodes"]))
+
     def describe(self, package: str, texts: Mapping[str, str]) -> None:
         """Write texts into a package. Raises ``Died`` and ``Failed``."""
         self._ask(TO_RUN, do="describe", package=package, texts=dict(texts))
@@ -227,7 +242,7 @@ class ConverterProcess:
             line = self._answers.get(timeout=seconds)
         except queue.Empty:
             self._end()
-            raise Died(f"hung: no answer within {seconds:g} s") from None
+            raise Hung(f"hung: no answer within {seconds:g} s") from None
         if line is None:
             raise Died(self._how())
         answer = json.loads(line)

@@ -9,6 +9,10 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -68,45 +72,67 @@ class _Worker:
             if refused := _refused_outputs(exported):
                 return _prepared(refused, None, False, began)
             try:
-                converted = _converted(exported, names)
+                _converted(exported, names).save_asset(Path(package))
             except Exception as error:
                 refusals, complete = _refusals(exported, error)
+                if [refusal["node"] for refusal in refusals] == [None]:
+                    refusals = self._placed(exported, refusals[0], package)
                 if supplies and supply.answers(exported, refusals):
                     continue
                 return _prepared(refusals, None, complete, began, supply)
-            converted.save_asset(Path(package))
             self._exported = exported
             return _prepared([], _interface(exported, names), True, began, supply)
+
+    def _placed(self, exported: Any, refusal: dict[str, Any], package: str) -> list[dict[str, Any]]:
+        """A refusal of the whole program, at the first node with which it is refused, and its like."""
+        from modellint.destinations.coreai.intermediate_values import first_failing, of_one_kind, with_outputs
+
+        def convert(nodes: Any) -> None:
+            with with_outputs(exported, nodes, True):
+                copied = _copied(exported)
+            _converted(copied, []).save_asset(Path(package.replace(".", "-part.", 1)))
+
+        node = first_failing(exported, convert)
+        return [refusal] if node is None else [{**refusal, "node": _node(each)} for each in of_one_kind(exported, node)]
 
     def departure(self, inputs: str, package: str) -> dict[str, Any]:
         """The first node of the program that was converted last whose value is not PyTorch's; ``package`` is written for that."""
         import torch
 
-        from modellint.destinations.coreai.intermediate_values import first_departure, with_outputs
+        from modellint.destinations.coreai.intermediate_values import first_departure
 
         exported, given = self._exported, torch.load(inputs, weights_only=True)
-        count = 0
-
-        def run(nodes: Any, alone: bool) -> Any:
-            nonlocal count
-            count += 1
-            place = package.replace(".", f"-{count}.", 1)
-            with with_outputs(exported, nodes, alone):
-                _converted(exported, []).save_asset(Path(place))
-                interface = _interface(exported, [])
-            self.open(place)
-            buffers = {**exported.state_dict, **exported.constants}
-            taken = zip(interface["inputs"], given["inputs"], strict=True)
-            states = {
-                name: given["inputs"][int(of)] if of.isdecimal() else buffers[of]
-                for name, of in interface["states"].items()
-            }
-            return self._outputs({name: value for name, value in taken if name is not None}, states)[0]
-
+        run = partial(self._values, package, count(1), given["inputs"])
         departed = first_departure(exported, run, given["inputs"], given["nudged"])
         if departed is None:
             return {"node": None}
         return {"node": _node(departed.node), "off": departed.error, "shape": list(departed.shape)}
+
+    def that_fail(self, inputs: str, package: str) -> dict[str, Any]:
+        """The first node of the program that was converted last that the runtime cannot run, and its like; ``package`` is written."""
+        import torch
+
+        from modellint.destinations.coreai.intermediate_values import first_failing, of_one_kind
+
+        run = partial(self._values, package, count(1), torch.load(inputs, weights_only=True))
+        node = first_failing(self._exported, lambda nodes: run(nodes, True))
+        return {"nodes": [] if node is None else [_node(each) for each in of_one_kind(self._exported, node)]}
+
+    def _values(self, package: str, numbers: Iterator[int], given: Any, nodes: Any, alone: bool) -> dict[str, Any]:
+        """The runtime's values of nodes of the program that was converted last, by name, beside its outputs or ``alone``."""
+        from modellint.destinations.coreai.intermediate_values import with_outputs
+
+        exported = self._exported
+        place = package.replace(".", f"-{next(numbers)}.", 1)
+        with with_outputs(exported, nodes, alone):
+            copied = _copied(exported)
+        _converted(copied, []).save_asset(Path(place))
+        interface = _interface(copied, [])
+        self.open(place)
+        buffers = {**exported.state_dict, **exported.constants}
+        taken = zip(interface["inputs"], given, strict=True)
+        states = {name: given[int(of)] if of.isdecimal() else buffers[of] for name, of in interface["states"].items()}
+        return self._outputs({name: value for name, value in taken if name is not None}, states)[0]
 
     def describe(self, package: str, texts: dict[str, str]) -> dict[str, Any]:
         """Write into a package who made it, its licence and what it does."""
@@ -181,6 +207,12 @@ def _converted(exported: Any, names: list[str]) -> Any:
     converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
     converter.add_exported_program(exported, output_names=names or None)
     return converter.to_coreai()
+
+
+def _copied(exported: Any) -> Any:
+    """A program that may be converted: that takes out of it what leads to no output. Its weights are shared."""
+    held = (*exported.state_dict.values(), *exported.constants.values())
+    return deepcopy(exported, {id(each): each for each in held})
 
 
 def _prepared(

@@ -6,7 +6,7 @@ as they are. What coreai-torch 0.4.3 gets wrong is listed in `docs/coreai.md`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,11 +42,35 @@ def _scaled_reversed(x: Tensor, y: Any, alpha: float = 1) -> Any:
     return x * -alpha + y
 
 
-def _product(x: Tensor, y: Any) -> Any:
-    """A product: of truth values, which the interpreter has no product of."""
-    if isinstance(y, Tensor) and x.dtype is y.dtype is torch.bool:
-        return torch.logical_and(x, y)
-    return _of_floats(torch.mul, x, y)
+_TRUTHS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mul": torch.logical_and,
+    "minimum": torch.logical_and,
+    "add": torch.logical_or,
+    "maximum": torch.logical_or,
+    "lt": lambda x, y: torch.logical_and(~x, y),
+    "le": lambda x, y: torch.logical_or(~x, y),
+    "gt": lambda x, y: torch.logical_and(x, ~y),
+    "ge": lambda x, y: torch.logical_or(x, ~y),
+}
+"""What two truth values are combined by: the interpreter has no sum, product or order of them."""
+_ANY_OR_ALL: Mapping[str, Function] = {"amax": torch.any, "max": torch.any, "amin": torch.all, "min": torch.all}
+"""The same of the largest and the smallest of many."""
+
+
+def _of_truths(name: str, otherwise: Function, x: Tensor, y: Any, **options: Any) -> Any:
+    if isinstance(y, Tensor) and x.dtype is y.dtype is torch.bool and options.get("alpha", 1):
+        return _TRUTHS[name](x, y)
+    return otherwise(x, y, **options)
+
+
+def _largest_truth(name: str, x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    if x.dtype is not torch.bool:
+        return NotImplemented
+    return _ANY_OR_ALL[name](x, dim=list(dim) or list(range(x.dim())), keepdim=keepdim)
+
+
+def _as_it_is(*args: Any, **options: Any) -> Any:
+    return NotImplemented
 
 
 def _of_floats(operator: Function, x: Tensor, y: Any) -> Any:
@@ -68,7 +92,8 @@ def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any
         return aten._to_copy.default(low, dtype=dtype, **rest)
     if dtype is None or dtype.is_floating_point or dtype is torch.bool or not x.dtype.is_floating_point:
         return NotImplemented
-    return aten._to_copy.default(torch.trunc(x), dtype=dtype, **rest)
+    # An integer has no -0.
+    return aten._to_copy.default(torch.trunc(x) + 0.0, dtype=dtype, **rest)
 
 
 def _bitwise_not(x: Tensor) -> Any:
@@ -220,7 +245,7 @@ _MENDS: dict[Any, Replacement] = {
     aten.sum.dim_IntList: Replacement(_sum, BIT_EQUAL),
     aten.addmm.default: Replacement(_addmm, BIT_EQUAL),
     aten.scaled_dot_product_attention.default: Replacement(_attention, ROUNDS),
-    aten.add.Tensor: Replacement(partial(_scaled, torch.add), ROUNDS),
+    aten.add.Tensor: Replacement(partial(_of_truths, "add", partial(_scaled, torch.add)), ROUNDS),
     aten.sub.Tensor: Replacement(partial(_scaled, torch.sub), ROUNDS),
     aten.rsub.Scalar: Replacement(_scaled_reversed, ROUNDS),
     aten.rsub.Tensor: Replacement(_scaled_reversed, ROUNDS),
@@ -233,7 +258,18 @@ _MENDS: dict[Any, Replacement] = {
         for overload in ("default", "vec")
     },
     aten.log1p.default: Replacement(_log1p, ROUNDS),
-    aten.mul.Tensor: Replacement(_product, BIT_EQUAL),
+    aten.mul.Tensor: Replacement(partial(_of_truths, "mul", partial(_of_floats, torch.mul)), BIT_EQUAL),
+    **{
+        operator: Replacement(partial(_of_truths, str(operator).split(".")[1], _as_it_is), BIT_EQUAL)
+        for operator in (
+            *(aten.maximum.default, aten.minimum.default),
+            *(aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
+        )
+    },
+    **{
+        operator: Replacement(partial(_largest_truth, str(operator).split(".")[1]), BIT_EQUAL)
+        for operator in (aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
+    },
     **{
         getattr(getattr(aten, name), overload): Replacement(partial(_of_floats, getattr(torch, name)), BIT_EQUAL)
         for name, overloads in {

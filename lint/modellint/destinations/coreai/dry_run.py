@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.capture.blocker_places import first_line
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import shared_converter
+from modellint.destinations.coreai.example_run import stops
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.conversion_verdict import Verdict
 
@@ -34,6 +35,10 @@ def judge(subject: Subject, missing: str) -> tuple[Verdict, ...]:
                 except (Exception, SystemExit) as error:
                     reason = f"the model does not run: {type(error).__name__}: {first_line(str(error))}"
                     return (Verdict(ROUTE, None, reason=reason),)
+            if converted.interface is not None:
+                stopped = stops(shared_converter(subject).process, converted, model, inputs)
+                if stopped:
+                    return (Verdict(ROUTE, False, stopped, seconds=converted.seconds, complete=False),)
     except (Exception, SystemExit) as error:
         return (Verdict(ROUTE, None, reason=f"the dry run failed: {type(error).__name__}: {first_line(str(error))}"),)
     return (

@@ -53,6 +53,45 @@ def first_departure(
     return None if at is None else Departure(wanted[at[0]], at[1], tuple(right[wanted[at[0]].name].shape))
 
 
+def first_failing(exported: Any, run: Callable[[Sequence[Any]], object]) -> Any:
+    """The first node in the order of the graph with which a program is refused, by bisection; None where it is with none.
+
+    ``run`` converts the program with some nodes as its only outputs, or runs it too, and raises where that is refused.
+    """
+    nodes = [
+        node for node in exported.graph.nodes if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor)
+    ]
+
+    def fails(end: int) -> bool:
+        before = set(nodes[:end])
+        # What another of them takes is computed for that one.
+        ends = [node for node in nodes[:end] if not before.intersection(node.users)]
+        try:
+            run(ends)
+        except Exception:
+            return True
+        return False
+
+    first, last = 0, len(nodes)
+    if not nodes or not fails(last):
+        return None
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (first, middle) if fails(middle) else (middle, last)
+    return nodes[last - 1]
+
+
+def of_one_kind(exported: Any, node: Any) -> list[Any]:
+    """A node, and all of its operator that take the same types."""
+
+    def kind(each: Any) -> Any:
+        return each.target, [
+            value.dtype for of in each.all_input_nodes if isinstance(value := of.meta.get("val"), Tensor)
+        ]
+
+    return [each for each in exported.graph.nodes if each.op == "call_function" and kind(each) == kind(node)]
+
+
 def _first_of_all(
     wanted: Sequence[Any],
     run: Callable[[Sequence[Any]], Mapping[str, Tensor]],
@@ -119,6 +158,12 @@ def _values(exported: Any, leaves: Sequence[Tensor], wanted: Sequence[Any]) -> d
     values: dict[str, Tensor] = {}
 
     class Recorder(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            # What stands before may give other strides here than where the program was decomposed.
+            return super().call_function(
+                torch.reshape if target is torch.ops.aten.view.default else target, args, kwargs
+            )
+
         def run_node(self, n: Any) -> Any:
             value = super().run_node(n)
             if n.name in names:

@@ -74,11 +74,11 @@ class CoreAIProgram:
         try:
             outputs, after = self._process.predict(self._package, feed, states)
         except Died as error:
-            raise RunError(f"Core AI's interpreter {error}") from None
+            raise RunError(f"Core AI's interpreter {error}") from error
         except Failed as error:
             if str(error).startswith(_DOES_NOT_FIT):
                 raise Misfit(str(error).partition(": ")[2]) from None
-            raise RunError(f"Core AI's interpreter raises {error}") from None
+            raise RunError(f"Core AI's interpreter raises {error}") from error
         self.states = {state: after[state] for state in self._initial}
         missing = [name for name in self.output_names if name not in outputs]
         if missing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from modellint.destinations.comparison.reference_runs import copied_inputs, nudg
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
 from modellint.destinations.coreai.converter_process import Died, Failed
-from modellint.destinations.coreai.interpreted_program import CoreAIProgram
+from modellint.destinations.coreai.example_run import program_of
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, FirstDifference, Verification
 
@@ -81,11 +80,7 @@ def compared(
     partly: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """A package held against the model of a comparison. Raises ``Undecided``."""
-    assert converted.interface is not None
-    buffers = dict(comparison.model.named_buffers())
-    written = [name for name in converted.interface.states.values() if not name.isdecimal() and name not in buffers]
-    attributes = {name: attrgetter(name)(comparison.model) for name in written}
-    program = CoreAIProgram(converter.process, converted.package, converted.interface, buffers, attributes)
+    program = program_of(converter.process, converted, comparison.model)
     if program.is_stateful:
         comparison.notes.append(_OF_STATES)
     if partly is not None:
