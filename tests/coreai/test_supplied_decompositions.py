@@ -85,6 +85,10 @@ order_of_truths | 3x4 3x4 | torch.stack([a < b for a in (x > 0, x < 1) for b in 
 other_orders_of_truths | 3x4 3x4 | torch.stack([(x > 0) <= (y > 0), (x > 0) > (y > 0), (x > 0) >= (y > 0)]).float()
 larger_truth | 3x4 3x4 | torch.maximum(x > 0, y > 0).float() - torch.minimum(x > 0, y > 0).float()
 largest_truth | 3x4 | torch.cat([(x > 0).amax(1), (x > 0).amin((0, 1), keepdim=True)[0], (x > 3).max()[None]]).float()
+truth_at_least | 3x4 | (x > 0).clamp(min=1) + (x > 0).clamp(max=0) * 2
+truth_up_to_a_half | 3x4 | (x > 0).clamp(max=0.5)
+largest_truths | 3x4 | torch.cat([(x > 0).max(1)[0], (x > 0).min(0)[0]]).float()
+sorted_truths | 3x4 | (x > 0).sort(1)[0].float()
 scatter_add | 3x4 3x4 | torch.zeros(3, 6).scatter_add(1, (x * 10).long().clamp(0, 5), y)
 scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
 index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)

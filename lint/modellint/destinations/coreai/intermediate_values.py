@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -78,7 +79,8 @@ def first_failing(exported: Any, run: Callable[[Sequence[Any]], object]) -> Any:
     while last - first > 1:
         middle = (first + last) // 2
         first, last = (first, middle) if fails(middle) else (middle, last)
-    return nodes[last - 1]
+    found = nodes[last - 1]
+    return found.args[0] if found.target is operator.getitem else found
 
 
 def of_one_kind(exported: Any, node: Any) -> list[Any]:

@@ -107,11 +107,26 @@ def _in_floats(operator: Function, x: Tensor, *rest: Any) -> Any:
 
 
 def _bounded(operator: Function, x: Tensor, *bounds: Any, **named: Any) -> Any:
-    """Integers between bounds that are not whole, which makes them real numbers."""
+    """Integers between bounds that are not whole, which makes them real numbers; truth values, which become integers."""
     given = [bound for bound in (*bounds, *named.values()) if bound is not None]
+    if x.dtype is torch.bool:
+        return operator(
+            x.to(max((torch.result_type(x, bound) for bound in given), key=_WIDTHS.index)), *bounds, **named
+        )
     if x.dtype.is_floating_point or not any(torch.result_type(x, bound).is_floating_point for bound in given):
         return NotImplemented
     return operator(x.to(torch.float32), *bounds, **named)
+
+
+_WIDTHS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32]
+
+
+def _extreme_truth(operator: Function, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The largest or smallest of truth values, and where it is."""
+    if x.dtype is not torch.bool:
+        return NotImplemented
+    value, place = operator(x.to(torch.int32), dim, keepdim)
+    return value != 0, place
 
 
 def _argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -119,7 +134,12 @@ def _argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    return torch.topk(x, x.shape[dim], dim, descending, True) if x.dim() else NotImplemented
+    if not x.dim():
+        return NotImplemented
+    if x.dtype is torch.bool:
+        values, places = torch.topk(x.to(torch.int32), x.shape[dim], dim, descending, True)
+        return values != 0, places
+    return torch.topk(x, x.shape[dim], dim, descending, True)
 
 
 def _sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
@@ -341,6 +361,8 @@ _SUPPLIED: dict[Any, Replacement] = {
         for name in ("clamp", "clamp_min", "clamp_max")
         for overload in ("default", "Tensor")
     },
+    aten.max.dim: Replacement(partial(_extreme_truth, torch.max), TIES),
+    aten.min.dim: Replacement(partial(_extreme_truth, torch.min), TIES),
     aten.sort.default: Replacement(_sort, TIES),
     aten.sort.stable: Replacement(_sort_stable, TIES),
     aten.isnan.default: Replacement(_isnan, BIT_EQUAL),
