@@ -86,6 +86,17 @@ def test_functions_take_the_destination(tmp_path: Path) -> None:
         modellint.export(model, x, destination="coreai", output=tmp_path / "net.mlpackage")
 
 
+def test_outputs_have_the_names_that_the_model_gives_them(tmp_path: Path) -> None:
+    class Denoising(nn.Module):
+        def forward(self, sample):
+            return {"sample": sample * 2, "steps": 3, "mean": sample.mean()}
+
+    path = tmp_path / "net.aimodel"
+    result = modellint.export(Denoising(), torch.randn(2, 3), destination="coreai", output=path)
+    assert [feature.name for feature in result.summary.outputs] == ["sample_output", "mean"]
+    assert "the output steps is no tensor, and is left out" in result.summary.notes
+
+
 def test_verdict_says_what_an_export_supplies_and_mends(folder: Path) -> None:
     text = (
         MODEL

@@ -591,6 +591,21 @@ class ReturnsRegistered(nn.Module):
         return Registered(up=x + 1, down=x - 1)
 
 
+class Denoising(nn.Module):
+    """Returns by the name of what it takes."""
+
+    def forward(self, sample: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Of one tensor."""
+        return {"sample": sample * 2, "sample_output": sample + 1}
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_output_may_be_called_as_an_input(frontend: str) -> None:
+    result = modellint.export(Denoising(), (torch.rand(2, 3),), frontend=frontend, precision="fp32")
+    assert result.verification.verdict == AGREES
+    assert [output.name for output in result.summary.outputs] == ["sample_output", "sample_output_output"]
+
+
 def test_outputs_that_are_registered_without_names_have_their_keys() -> None:
     result = exported(ReturnsRegistered(), torch.rand(2, 3))
     assert result.verification.verdict == AGREES

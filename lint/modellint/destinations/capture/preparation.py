@@ -58,15 +58,6 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         yield Prepared(tuple(names) if by_name else (), notes)
 
 
-@contextmanager
-def substituted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, ...]]:
-    """Put what can be captured in the place of what cannot, such as pairs for complex numbers; notes of it. The outputs stay."""
-    with ExitStack() as stack:
-        stack.enter_context(normalizing_in_operators(model))
-        stack.enter_context(staying_in_place(model))
-        yield _run(model, inputs, stack)[1]
-
-
 def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple[str, ...]]:
     """The outputs of a model, and notes of what is substituted in it: ``stack`` is left with that.
 

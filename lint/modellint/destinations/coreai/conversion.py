@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.destinations.capture import asserted_values, constant_scalars, torch_export
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
-from modellint.destinations.capture.preparation import substituted
+from modellint.destinations.capture.preparation import prepared
 from modellint.destinations.capture.static_padding.program import padded
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
@@ -93,7 +93,11 @@ def convert(
     began = time.perf_counter()
     notes: tuple[str, ...] = ()
     try:
-        program, notes = captured(model, inputs) if supplies else (torch_export.exported(model, inputs), ())
+        if supplies:
+            program, notes, own = captured(model, inputs)
+            names = names or _apart(own, program)
+        else:
+            program = torch_export.exported(model, inputs)
     except _RAISED as error:
         message = first_line(str(error)) or type(error).__name__
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
@@ -111,13 +115,28 @@ def convert(
     )
 
 
-def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
-    """The program of a model in which what cannot be captured has something in its place, and notes of that."""
-    with substituted(model, inputs) as notes:
+def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """The program of a model in which what cannot be captured has something in its place, notes of that, and names of outputs.
+
+    It gives tensors; they have names where the model returns them by name.
+    """
+    with prepared(model, inputs) as ready:
         program, asked = constant_scalars.exported(model, inputs)
     asserted_values.remove(program)
     program, changed = padded(program)
-    return program, (*notes, *asked, *changed)
+    return program, (*ready.notes, *asked, *changed), ready.outputs
+
+
+def _apart(names: Sequence[str], program: Any) -> tuple[str, ...]:
+    """Names of outputs that no input has (diffusers' `sample`)."""
+    taken = {*program.graph_signature.user_inputs}
+    apart: list[str] = []
+    for name in names:
+        while name in taken:
+            name += "_output"
+        taken.add(name)
+        apart.append(name)
+    return tuple(apart)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:
