@@ -63,6 +63,8 @@ def assert_same(function: Callable[..., Any], *inputs: Any) -> None:
         lambda z, w, x: (z.sum(0), z.mean(), z.cumsum(1), z.split(2, 1), z.unbind(0), torch.chunk(z, 2, 1)),
         lambda z, w, x: (torch.fft.fftshift(z), nn.functional.pad(z, (1, 1)), z.repeat(2, 1), z.type_as(w), z.type(torch.complex128)),
         lambda z, w, x: [len(z), z.dim(), z.size(1), *z.shape, z.is_complex(), z.dtype == torch.complex64, z.numel()],
+        lambda z, w, x: (z.masked_fill(x > 0, 1 - 2j), z.masked_fill(x > 0, 0), z.masked_fill(x > 0, w[0, 0])),
+        lambda z, w, x: nn.utils.rnn.pad_sequence([z[0], z[1, :2]], True, 1.0),
         lambda z, w, x: (torch.zeros_like(z), torch.ones_like(z), z.float(), x.type(torch.complex64) * 1j),
     ],
 )  # fmt: skip
@@ -79,6 +81,7 @@ C64 = torch.complex64
         lambda z, x: (torch.zeros(2, 3, dtype=C64), torch.ones(size=(2,), dtype=C64), x.new_zeros((2, 2), dtype=C64)),
         lambda z, x: (torch.full((2, 2), 1 + 2j, dtype=C64), x.new_full(size=(2,), fill_value=3, dtype=C64)),
         lambda z, x: (z.new_zeros(3), z.new_full((2,), 1j), z.new_ones((2, 2))),
+        lambda z, x: torch.linspace(0, 3, 4, dtype=C64) * z,
     ],
 )
 def test_what_makes_them(function: Callable[..., Any]) -> None:

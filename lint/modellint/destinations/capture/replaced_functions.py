@@ -32,6 +32,8 @@ class Substituting(TorchFunctionMode):
         self.was_used = False
         """Whether anything was, noted or not."""
         self._found: dict[int, tuple[Any, int]] = {}
+        self._rows: dict[int, Any] = {}
+        """What is found in such a loop: the rows of one place."""
         self.over_all = True
         """Whether loops over found places go over all."""
         self.met_loops = False
@@ -54,11 +56,17 @@ class Substituting(TorchFunctionMode):
                 self.was_used = True
                 self.notes["an embedding shortens the rows that it gives, and its weights stay as they are"] = None
                 return _shortened(function(*args[:2]), limit, *rest)
-        if function in _FINDING and self.fixed and not kwargs and args[0].dim() == 1:
-            places = function(*args)
+        if function in _FINDING and self.fixed and not any(kwargs.values()) and args[0].dim() == 1:
+            places = function(*args, **kwargs)
             # Kept with its address, which stands for it.
             self._found[id(places)] = places, int(args[0].shape[0])
             return places
+        if function in _ROWS and self.met_loops and self.over_all and len(args) == 1:
+            rows = function(*args, **kwargs)
+            self._rows.update((id(part), part) for part in (rows if isinstance(rows, tuple) else (rows,)))
+            return rows
+        if function is torch.Tensor.numel and id(args[0]) in self._rows:
+            return _some(function(*args))
         if (
             function is torch.Tensor.unbind
             and id(args[0]) in self._found
@@ -104,6 +112,17 @@ _PLACED: dict[Any, Callable[..., Any]] = {
 
 
 _FINDING = (torch.nonzero, torch.Tensor.nonzero)
+_ROWS = (*_FINDING, torch.where)
+
+
+def _some(count: Any) -> Any:
+    """How many rows a place has: some, where a capture decides by it (`if rows.numel() == 0: continue`), as no number is known."""
+    if isinstance(count, torch.SymInt):
+        torch._check(count != 0)  # type: ignore[no-untyped-call]
+        return count
+    return 1 if torch._C._get_tracing_state() is not None and int(count) == 0 else count
+
+
 _NUMBERED: dict[Any, str] = {
     getattr(owner, name + ending): keyword
     for keyword, names in {

@@ -58,6 +58,14 @@ def roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:
     return torch.roll(x, shifts, dims)
 
 
+@decomposes("gather")
+def gather(x: Tensor, dim: int, index: Tensor) -> Any:
+    """Elements along an axis, by their places; of truth values as integers."""
+    if x.dtype is torch.bool:
+        return torch.gather(x.to(torch.int32), dim, index).to(torch.bool)
+    return torch.gather(x, dim, index)
+
+
 @decomposes("native_channel_shuffle")
 def native_channel_shuffle(x: Tensor, groups: int) -> Any:
     """Channel shuffle."""

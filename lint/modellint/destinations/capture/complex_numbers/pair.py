@@ -164,6 +164,18 @@ for _name in _MOVES:
             HANDLERS[_function] = _moved(_function)
 for _name in ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack"):
     HANDLERS[getattr(torch, _name)] = _joined(getattr(torch, _name))
+
+
+@handles("pad_sequence", spaces=(torch._C._nn,))
+def _padded(sequences: Any, batch_first: bool = False, padding_value: complex = 0.0, *rest: Any) -> Pair:
+    pairs, value = [pair_of(each) for each in sequences], complex(padding_value)
+    function = torch._C._nn.pad_sequence
+    return Pair(
+        function([each.re for each in pairs], batch_first, value.real, *rest),
+        function([each.im for each in pairs], batch_first, value.imag, *rest),
+    )
+
+
 for _name in ("fftshift", "ifftshift"):
     HANDLERS[getattr(torch.fft, _name)] = _moved(getattr(torch.fft, _name))
 for _name in ("mT", "T"):
@@ -386,6 +398,14 @@ def _where(condition: Any, input: Any, other: Any) -> Pair:  # noqa: A002
     return Pair(torch.where(condition, a.re, b.re), torch.where(condition, a.im, b.im))
 
 
+@handles("masked_fill")
+def _filled(input: Any, mask: Any, value: Any) -> Pair:  # noqa: A002
+    z = pair_of(input)
+    filler = pair_of(value) if isinstance(value, torch.Tensor) else complex(value)
+    real, imaginary = (filler.re, filler.im) if isinstance(filler, Pair) else (filler.real, filler.imag)
+    return Pair(z.re.masked_fill(mask, real), z.im.masked_fill(mask, imaginary))
+
+
 @handles("zeros_like", "empty_like")
 def _zeros(input: Any, **_: Any) -> Pair:  # noqa: A002
     z = pair_of(input)
@@ -402,7 +422,7 @@ MAKE_OF_A_TYPE = {
     getattr(space, name)
     for space, prefix in ((torch, ""), (torch.Tensor, "new_"))
     for name in (prefix + each for each in ("zeros", "ones", "empty", "full"))
-}
+} | {torch.linspace}
 """Functions that make a complex tensor where they are asked for the type of one."""
 
 

@@ -161,6 +161,7 @@ _OWN: Mapping[Function, Unless] = {
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
+    shapes.gather: lambda arguments: not is_boolean(arguments["x"]),
     shapes.zeros_like: _is_alike,
     shapes.ones_like: _is_alike,
     shapes.full_like: _is_alike,
