@@ -59,8 +59,12 @@ def roll(x: Tensor, shifts: list[int], dims: list[int] | None = None) -> Any:
 
 
 @decomposes("gather")
-def gather(x: Tensor, dim: int, index: Tensor) -> Any:
-    """Elements along an axis, by their places; of truth values as integers."""
+def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Any:
+    """Elements along an axis, by their places, which may be fewer along the other axes; of truth values as integers."""
+    for axis in range(x.dim()):
+        wanted = index.shape[axis]
+        if axis != dim % x.dim() and isinstance(wanted, int) and wanted != x.shape[axis]:
+            x = x.narrow(axis, 0, wanted)
     if x.dtype is torch.bool:
         return torch.gather(x.to(torch.int32), dim, index).to(torch.bool)
     return torch.gather(x, dim, index)

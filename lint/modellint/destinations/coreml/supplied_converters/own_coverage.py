@@ -131,6 +131,17 @@ def _is_additive(arguments: dict[str, Any]) -> bool:
     return not arguments["is_causal"] and (arguments["attn_mask"] is None or not is_boolean(arguments["attn_mask"]))
 
 
+def _is_gathered(arguments: dict[str, Any]) -> bool:
+    """Whether coremltools gathers it: numbers, at as many places along the other axes as there are elements."""
+    x, index = arguments["x"], arguments["index"]
+    sizes = [
+        (taken, there)
+        for axis, (taken, there) in enumerate(zip(index.shape, x.shape, strict=False))
+        if axis != arguments["dim"] % max(1, len(x.shape))
+    ]
+    return not is_boolean(x) and all(taken == there for taken, there in sizes if isinstance(taken, (int, np.integer)))
+
+
 def _are_alike(arguments: dict[str, Any]) -> bool:
     x, other = arguments["x"], arguments["other"]
     return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
@@ -161,7 +172,7 @@ _OWN: Mapping[Function, Unless] = {
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
-    shapes.gather: lambda arguments: not is_boolean(arguments["x"]),
+    shapes.gather: _is_gathered,
     shapes.zeros_like: _is_alike,
     shapes.ones_like: _is_alike,
     shapes.full_like: _is_alike,
