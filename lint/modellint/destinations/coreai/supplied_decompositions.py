@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from modellint.destinations.coreai.antialiased_resizing import FILTERS, resized
 from modellint.destinations.coreai.constants import ConstantsByOperators
 from modellint.destinations.decompositions.table import BIT_EQUAL, Decomposition, Function, decompositions
 
@@ -360,6 +361,11 @@ _SUPPLIED: dict[Any, Replacement] = {
         getattr(getattr(aten, name), overload): Replacement(partial(_bounded, getattr(torch, name)), BIT_EQUAL)
         for name in ("clamp", "clamp_min", "clamp_max")
         for overload in ("default", "Tensor")
+    },
+    **{
+        getattr(getattr(aten, name), overload): Replacement(partial(resized, name), ROUNDS)
+        for name in FILTERS
+        for overload in ("default", "vec")
     },
     aten.max.dim: Replacement(partial(_extreme_truth, torch.max), TIES),
     aten.min.dim: Replacement(partial(_extreme_truth, torch.min), TIES),
