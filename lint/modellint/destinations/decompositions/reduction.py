@@ -194,6 +194,20 @@ def cumsum(x: Tensor, dim: int, dtype: Dtype | None = None) -> Any:
     return torch.cumsum(x, dim % x.dim(), dtype=dtype)
 
 
+@decomposes("sum")
+def sum_of_all(x: Tensor, dtype: Dtype | None = None) -> Any:
+    """Sum of all elements; coremltools counts truth values in floats, which hold no number above 2048 in float16."""
+    return sum_of_axes(x.reshape(-1), [0], False, dtype)
+
+
+@decomposes("sum", ".dim_intlist")
+def sum_of_axes(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
+    """Sum along axes; of truth values as integers."""
+    if x.dtype is torch.bool:
+        x = x.to(torch.int32 if dtype is None else dtype)
+    return torch.sum(x, dim or list(range(x.dim())), keepdim, dtype=dtype)
+
+
 @decomposes("any")
 def any_of_all(x: Tensor) -> Any:
     """Whether any element is not zero; coremltools casts floats to integers first, which lose their fractions."""

@@ -131,6 +131,10 @@ def _is_additive(arguments: dict[str, Any]) -> bool:
     return not arguments["is_causal"] and (arguments["attn_mask"] is None or not is_boolean(arguments["attn_mask"]))
 
 
+def _is_number(arguments: dict[str, Any]) -> bool:
+    return not is_boolean(arguments["x"])
+
+
 def _is_gathered(arguments: dict[str, Any]) -> bool:
     """Whether coremltools gathers it: numbers, at as many places along the other axes as there are elements."""
     x, index = arguments["x"], arguments["index"]
@@ -170,6 +174,7 @@ _OWN: Mapping[Function, Unless] = {
     pooling_padding_fold.pad: _is_plain_padding,
     products_distances_determinants.outer: _is_of_one_type,
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
+    **dict.fromkeys((reduction.sum_of_all, reduction.sum_of_axes), _is_number),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
     shapes.gather: _is_gathered,
