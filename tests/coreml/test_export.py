@@ -599,6 +599,22 @@ class Denoising(nn.Module):
         return {"sample": sample * 2, "sample_output": sample + 1}
 
 
+class Passing(nn.Module):
+    """Returns its mask as it is."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Of two tensors."""
+        return {"logits": x * mask, "mask": mask}
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_input_may_be_returned_as_it_is(frontend: str) -> None:
+    inputs = (torch.rand(2, 3), torch.ones(2, 3, dtype=torch.int32))
+    result = modellint.export(Passing(), inputs, frontend=frontend, precision="fp32")
+    assert result.verification.verdict == AGREES
+    assert [output.name for output in result.summary.outputs] == ["logits", "mask_output"]
+
+
 @pytest.mark.parametrize("frontend", ["trace", "export"])
 def test_output_may_be_called_as_an_input(frontend: str) -> None:
     result = modellint.export(Denoising(), (torch.rand(2, 3),), frontend=frontend, precision="fp32")

@@ -651,3 +651,22 @@ def test_coremltools_says_what_it_was_tested_with() -> None:
     tested = installed.tested_torch()
     assert tested is not None
     assert installed.release(tested) >= (2, 1)
+
+
+class LastToken(nn.Module):
+    """The row of the last token that is no padding."""
+
+    def __init__(self, count: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        last = self.count(ids != 0) - 1
+        return rows[torch.arange(len(ids)), last]
+
+
+@pytest.mark.parametrize(("length", "count"), [(3001, "sum"), (3001, "sum of integers"), (2048, "sum")])
+def test_count_of_truth_values_as_an_index(length: int, count: str) -> None:
+    model = LastToken((lambda mask: mask.sum(-1)) if count == "sum" else (lambda mask: mask.int().sum(-1)))
+    findings = found("NUM008", model, (torch.ones(2, length, dtype=torch.int64), torch.randn(2, length, 3)))
+    assert [finding.severity for finding in findings] == [Severity.WARNING] * (length == 3001 and count == "sum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,13 @@ class IndexInFloat16(Rule):
 
     ## What it does
     Finds `clamp` and `clip` with one bound, and `torch.div` with a `rounding_mode`, of whole numbers whose result `forward` uses as an
-    index: in `table[i]`, `gather`, `index_select`, `take_along_dim` and embeddings.
+    index: in `table[i]`, `gather`, `index_select`, `take_along_dim` and embeddings. In a live model also `sum` of more than 2048 truth
+    values, as in `h[rows, (ids != 0).sum(-1) - 1]`.
 
     ## Why
     In the place of a bound that is missing coremltools writes the largest float, and computes with floats from there on; so it does to
-    round a quotient. By default these are float16, which has no odd numbers above 2048: index 2049 becomes 2048, 4095 becomes
-    4096. The converted model reads another row, and nobody says so.
+    round a quotient, and to count truth values. By default these are float16, which has no odd numbers above 2048: index 2049 becomes
+    2048, 4095 becomes 4096. The converted model reads another row, and nobody says so.
 
     ## Bad
     ```python
@@ -153,6 +155,8 @@ class IndexInFloat16(Rule):
 
 
 def _message(method: str) -> str:
+    if method == "sum":
+        return f"`sum` of truth values makes floats of this index: in float16 an odd one above {_EXACT} becomes another"
     how = "of a quotient that is rounded" if method.startswith("div") else "to one side"
     return f"`{method}` {how} makes floats of this index: in float16 an odd one above {_EXACT} becomes another"
 
@@ -160,12 +164,19 @@ def _message(method: str) -> str:
 def _advice(method: str) -> str:
     if method.startswith("div"):
         return "Write `x // y`, of whole numbers"
+    if method == "sum":
+        return "Count whole numbers, as in `mask.int().sum(-1)`"
     return "Give both bounds, as whole numbers: coremltools then computes with whole numbers"
 
 
 def _rounds_live(name: str, operator: Operator) -> bool:
     """Whether an operator of a run is one that coremltools computes with floats though it was given whole numbers."""
     first = next(facts_in(operator.arguments), None)
+    if name == "sum" and first is not None and first.dtype == "bool" and operator.outputs:
+        counted, left = (
+            math.prod(size for size in fact.shape if isinstance(size, int)) for fact in (first, operator.outputs[0])
+        )
+        return "int" in operator.outputs[0].dtype and counted > _EXACT * left
     if first is None or "int" not in first.dtype or not all("int" in fact.dtype for fact in operator.outputs):
         return False
     if name == "div":
@@ -179,9 +190,22 @@ def _rounds_live(name: str, operator: Operator) -> bool:
 
 _KEEPING = frozenset(
     {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "expand", "slice", "select", "transpose", "permute"}
-    | {"t", "clone", "contiguous", "flatten", "_to_copy", "to", "alias", "unflatten", "_reshape_alias", "detach"}
+    | {
+        "add",
+        "sub",
+        "t",
+        "clone",
+        "contiguous",
+        "flatten",
+        "_to_copy",
+        "to",
+        "alias",
+        "unflatten",
+        "_reshape_alias",
+        "detach",
+    }
 )
-"""Operators that give the same numbers, or some of them."""
+"""Operators that give the same numbers, or some of them, or others next to them."""
 _READERS = {"index": 1, "gather": 2, "index_select": 2, "embedding": 1, "take_along_dim": 1}
 """Operators that take an index, and where."""
 

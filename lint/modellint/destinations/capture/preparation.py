@@ -148,7 +148,9 @@ def _returning(model: nn.Module, kept: list[int]) -> Iterator[None]:
     @functools.wraps(forward)
     def flat(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         leaves = pytree.tree_leaves(forward(*args, **kwargs), is_leaf=_is_absent)
-        return tuple(leaves[at] for at in kept)
+        given = {id(leaf) for leaf in pytree.tree_leaves((args, kwargs))}
+        # An input that is returned as it is gets a name of its own as an output only behind an operation.
+        return tuple(leaves[at].reshape(leaves[at].shape) if id(leaves[at]) in given else leaves[at] for at in kept)
 
     # That of a method which stands in the class's place holds the model itself, too.
     flat.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
