@@ -109,6 +109,28 @@ def ones_like(
     return torch.ones(x.shape, dtype=dtype)
 
 
+@decomposes("eye")
+def eye(
+    n: int, dtype: Dtype | None = None, layout: object = None, device: object = None, pin_memory: object = None
+) -> Any:
+    """Ones on the diagonal of a square, in their dtype: coremltools makes floats of truth values and integers."""
+    return eye_of_rows(n, n, dtype)
+
+
+@decomposes("eye", ".m")
+def eye_of_rows(
+    n: int,
+    m: int,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """The same with another number of columns."""
+    ones = torch.arange(n).reshape(n, 1) == torch.arange(m).reshape(1, m)
+    return ones.to(dtype or torch.get_default_dtype())
+
+
 @decomposes("full_like")
 def full_like(
     x: Tensor,

@@ -131,6 +131,12 @@ def _is_additive(arguments: dict[str, Any]) -> bool:
     return not arguments["is_causal"] and (arguments["attn_mask"] is None or not is_boolean(arguments["attn_mask"]))
 
 
+def _is_of_floats(arguments: dict[str, Any]) -> bool:
+    """Whether floats are wanted: coremltools makes these."""
+    dtype = arguments["dtype"]
+    return dtype is None or bool(dtype.is_floating_point)
+
+
 def _is_number(arguments: dict[str, Any]) -> bool:
     return not is_boolean(arguments["x"])
 
@@ -178,6 +184,7 @@ _OWN: Mapping[Function, Unless] = {
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
     shapes.gather: _is_gathered,
+    **dict.fromkeys((shapes.eye, shapes.eye_of_rows), _is_of_floats),
     shapes.zeros_like: _is_alike,
     shapes.ones_like: _is_alike,
     shapes.full_like: _is_alike,
