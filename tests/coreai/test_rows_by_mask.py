@@ -38,6 +38,14 @@ class Pooled(PutBack):
         return self.linear(torch.cat([x[mask], x[:1]]).mean(0))
 
 
+class OthersOnly(PutBack):
+    """Pairs without the pair of each with itself, by a mask that no input reaches; and what a mask of rows chooses of all columns."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        pairs = (x @ x.T).masked_select(~torch.eye(6, dtype=torch.bool)).reshape(6, 5)
+        return torch.cat([pairs.sum(1), x.masked_select(mask[:, None]).sum()[None]])
+
+
 class Contracted(nn.Module):
     """An `einsum` whose second operand was a mean over the last axis."""
 
@@ -49,7 +57,7 @@ class Contracted(nn.Module):
         return torch.einsum("ki,ijl->kjl", self.weight, x.mean(-1))
 
 
-@pytest.mark.parametrize("model", [PutBack(), Expert(), Pooled()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", [PutBack(), Expert(), Pooled(), OthersOnly()], ids=lambda model: type(model).__name__)
 def test_rows_by_a_mask(model: nn.Module, tmp_path: Path) -> None:
     result = modellint.export(model.eval(), (X, MASK), output=tmp_path / "a.aimodel", destination="coreai")
     assert result.verification is not None

@@ -23,13 +23,18 @@ NOTE = "what a mask chooses is computed with as many rows as it can have"
 
 def padded(program: Any) -> tuple[Any, tuple[str, ...]]:
     """A program whose sizes are static, and a note of that, where some are values and it is known how; else the program itself."""
-    if not any(is_of_values(node.meta.get("val")) for node in program.graph.nodes):
+    if not any(is_of_values(node.meta.get("val")) or _is_selection(node) for node in program.graph.nodes):
         return program, ()
     try:
         return _padded(program), (NOTE,)
     except Exception:
         # Of a copy, which is thrown away.
         return program, ()
+
+
+def _is_selection(node: Any) -> bool:
+    """Whether a mask chooses elements: by a constant one as many as are known, but no destination takes their places from it."""
+    return bool(node.target is aten.masked_select.default)
 
 
 def _padded(program: Any) -> Any:
@@ -41,7 +46,8 @@ def _padded(program: Any) -> Any:
         given = [padding.was(each) for each in node.all_input_nodes]
         if node.op == "output" and is_of_values(given):
             raise UnknownUse("an output has such a size")
-        if node.op == "call_function" and not node._erased and is_of_values([padding.was(node), *given]):
+        concerned = is_of_values([padding.was(node), *given]) or _is_selection(node)
+        if node.op == "call_function" and not node._erased and concerned:
             with padding.at(node):
                 _pad(padding, node)
     functional.graph.eliminate_dead_code()

@@ -56,8 +56,11 @@ def _chosen(padding: Padding, node: Any) -> bool:
     if len(named) != 1:
         raise UnknownUse("a mask beside other indices")
     (lead, mask), shape = named[0], padding.shape(x)
+    if given is mask and padding.shape(mask) != shape:
+        x, mask = _of_one_shape(padding, x, mask)
+        shape = padding.shape(x)
     rank = mask.meta["val"].dim()
-    if padding.shape(mask) != shape[lead : lead + rank] or (given is mask and rank != len(shape)):
+    if padding.shape(mask) != shape[lead : lead + rank]:
         raise UnknownUse("a mask of another shape")
     size = padding.was(node).shape[lead]
     at = places(padding, mask, size, padding.bound(size))
@@ -69,6 +72,19 @@ def _chosen(padding: Padding, node: Any) -> bool:
         rows = padding.filled(rows, [lead], 0.0)
     padding.replace(node, rows)
     return True
+
+
+def _of_one_shape(padding: Padding, x: Any, mask: Any) -> tuple[Any, Any]:
+    """A tensor and what chooses of it, broadcast against each other."""
+    shapes = [padding.shape(x), padding.shape(mask)]
+    if not all(isinstance(size, int) for shape in shapes for size in shape):
+        raise UnknownUse("a mask of another shape")
+    wanted = [*torch.broadcast_shapes(*shapes)]  # type: ignore[no-untyped-call]
+    spread = [
+        each if [*shape] == wanted else padding.new(aten.expand.default, each, wanted)
+        for each, shape in zip((x, mask), shapes, strict=True)
+    ]
+    return spread[0], spread[1]
 
 
 def _nonzero(padding: Padding, node: Any) -> bool:

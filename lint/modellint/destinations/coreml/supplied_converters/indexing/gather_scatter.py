@@ -136,11 +136,24 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
 @builds("masked_select")
 def masked_select(x: Tensor, mask: Tensor) -> Any:
     """Elements at which a mask holds."""
-    shape = np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))
-    if tuple(x.shape) != shape or tuple(mask.shape) != shape:
-        raise Unfit("a mask of another shape")
-    places = mb.squeeze(x=mb.non_zero(x=mb.cast(x=mb.reshape(x=mask, shape=[-1]), dtype="fp32")), axes=[1])
-    return mb.gather(x=mb.reshape(x=x, shape=[-1]), indices=places, axis=0)
+    truths = is_boolean(x)
+    x = mb.cast(x=x, dtype="int32") if truths else x
+    numbers = mb.cast(x=mask, dtype="fp32")
+    if tuple(x.shape) != tuple(mask.shape):
+        if any(is_symbolic(size) for size in (*x.shape, *mask.shape)):
+            raise Unfit("a mask of another shape")
+        shape = [int(size) for size in np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))]
+        x, numbers = _spread(x, shape), _spread(numbers, shape)
+    places = mb.squeeze(x=mb.non_zero(x=mb.reshape(x=numbers, shape=[-1])), axes=[1])
+    chosen = mb.gather(x=mb.reshape(x=x, shape=[-1]), indices=places, axis=0)
+    return mb.cast(x=chosen, dtype="bool") if truths else chosen
+
+
+def _spread(x: Any, shape: list[int]) -> Any:
+    """A tensor repeated to a shape that it can be broadcast to."""
+    own = [1] * (len(shape) - len(x.shape)) + [int(size) for size in x.shape]
+    times = [wanted if size == 1 else 1 for size, wanted in zip(own, shape, strict=True)]
+    return mb.tile(x=mb.reshape(x=x, shape=own), reps=times)
 
 
 @adapts("sort", ".stable")
