@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from modellint.destinations.capture.preparation import prepared, substituted
+from modellint.destinations.capture.preparation import prepared
 from modellint.live.inputs.model_inputs import Inputs
 
 
@@ -26,10 +26,9 @@ class Rotating(nn.Module):
 
 def test_the_run_before_a_capture_leaves_nothing() -> None:
     model, inputs = Rotating().eval(), Inputs((torch.randn(4, 2),))
-    for scope in (prepared, substituted):
-        with torch.no_grad(), scope(model, inputs):
-            assert model.length == 0
-            assert not model.kept.any()
+    with torch.no_grad(), prepared(model, inputs):
+        assert model.length == 0
+        assert not model.kept.any()
 
 
 def test_what_is_captured_computes_what_a_first_call_keeps() -> None:
