@@ -69,11 +69,14 @@ def main() -> int:
     for name in ("zoo", "operators", "faults", "drawn", "harvest"):
         command = commands.add_parser(name)
         command.add_argument("results", type=Path, help="the file for results")
+        if name == "harvest":
+            command.add_argument("--pairs", type=int, default=550, help="of the tests")
+            command.add_argument("--seed", type=int, default=0, help="of the choice of tests")
+            continue
         command.add_argument("--only", nargs="*", default=[], help="parts of names")
         command.add_argument("--every", type=int, default=1, metavar="N", help="judge one in N")
-        command.add_argument("--folder", type=Path, default=Path(), help="of the files that were drawn")
-        command.add_argument("--pairs", type=int, default=550, help="of the tests")
-        command.add_argument("--seed", type=int, default=0, help="of the choice of tests")
+        if name == "drawn":
+            command.add_argument("--folder", type=Path, required=True, help="of the files that were drawn")
     commands.add_parser("report").add_argument("results", nargs="+", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "report":
@@ -89,7 +92,7 @@ def work(arguments: argparse.Namespace) -> None:
     """Judge all models of a kind, each by ``check`` (or ``verify``) and by itself."""
     import torch
 
-    folder = str(arguments.folder.absolute())
+    folder = str(arguments.folder.absolute()) if arguments.command == "drawn" else ""
     ledger = Ledger(arguments.results)
     chosen = [pair for at, pair in enumerate(models(arguments.command, folder)) if at % arguments.every == 0]
     with Judge() as judge:

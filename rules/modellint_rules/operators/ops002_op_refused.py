@@ -28,7 +28,8 @@ class OpRefused(Rule):
     names is told here too: inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that
     crashes.
 
-    For Core AI source is looked through for functions and layers that coreai-torch refused in every use that was tried.
+    For Core AI source is looked through for functions and layers that coreai-torch refused in every use that was tried. Of a live
+    model it tells also what converts and Apple's interpreter cannot run, such as a product of truth values.
 
     ## Why
     The conversion stops there, and names a scope without a line.

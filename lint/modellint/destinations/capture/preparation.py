@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -172,6 +172,17 @@ def _name(path: Any) -> str:
     text = "_".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path)
     text = re.sub(r"\W", "_", text) or "output"
     return f"output_{text}" if text[0].isdigit() else text
+
+
+def apart(names: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
+    """Names of outputs that no input has (diffusers' `sample`): none may be called as one."""
+    used, found = set(taken), []
+    for name in names:
+        while name in used:
+            name += "_output"
+        used.add(name)
+        found.append(name)
+    return tuple(found)
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -33,7 +33,9 @@ class Substituting(TorchFunctionMode):
         """Whether anything was, noted or not."""
         self._found: dict[int, tuple[Any, int]] = {}
         self._rows: dict[int, Any] = {}
-        """What is found in such a loop: the rows of one place."""
+        """What is found from such a loop on: the rows of one place."""
+        self._takes_some = False
+        """Whether the model asks how many of these there are."""
         self.over_all = True
         """Whether loops over found places go over all."""
         self.met_loops = False
@@ -66,6 +68,7 @@ class Substituting(TorchFunctionMode):
             self._rows.update((id(part), part) for part in (rows if isinstance(rows, tuple) else (rows,)))
             return rows
         if function is torch.Tensor.numel and id(args[0]) in self._rows:
+            self._takes_some = True
             return _some(function(*args))
         if (
             function is torch.Tensor.unbind
@@ -83,7 +86,12 @@ class Substituting(TorchFunctionMode):
         if not (self.met_loops and self.over_all):
             return ()
         but = " but the last, at which it raises" if self.spared else ""
-        return (f"a loop over the places that nonzero finds goes over all places{but}",)
+        told = (f"a loop over the places that nonzero finds goes over all places{but}",)
+        return (
+            (*told, "where it asks whether a mask found rows (`numel()`), it is taken that it did")
+            if self._takes_some
+            else told
+        )
 
 
 def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.destinations.capture import asserted_values, constant_scalars, torch_export
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
-from modellint.destinations.capture.preparation import prepared
+from modellint.destinations.capture.preparation import apart, prepared
 from modellint.destinations.capture.static_padding.program import padded
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
@@ -95,7 +95,7 @@ def convert(
     try:
         if supplies:
             program, notes, own = captured(model, inputs)
-            names = names or _apart(own, program)
+            names = names or apart(own, program.graph_signature.user_inputs)
         else:
             program = torch_export.exported(model, inputs)
     except _RAISED as error:
@@ -125,18 +125,6 @@ def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...], tu
     asserted_values.remove(program)
     program, changed = padded(program)
     return program, (*ready.notes, *asked, *changed), ready.outputs
-
-
-def _apart(names: Sequence[str], program: Any) -> tuple[str, ...]:
-    """Names of outputs that no input has (diffusers' `sample`)."""
-    taken = {*program.graph_signature.user_inputs}
-    apart: list[str] = []
-    for name in names:
-        while name in taken:
-            name += "_output"
-        taken.add(name)
-        apart.append(name)
-    return tuple(apart)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

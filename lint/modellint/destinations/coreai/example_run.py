@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -15,7 +14,7 @@ from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame, Hung
-from modellint.destinations.coreai.interpreted_program import CoreAIProgram
+from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.results.conversion_verdict import Blocker
 
 if TYPE_CHECKING:
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
 
 _KERNEL = re.compile(r'kernelName: "([^"]+)".*?Kind\.(\w+)')
 """Of the interpreter's words the kernel that refuses, and why."""
-
-
-def program_of(process: ConverterProcess, converted: Converted, model: nn.Module) -> CoreAIProgram:
-    """A converted package, with the states that the model has."""
-    assert converted.interface is not None
-    buffers = dict(model.named_buffers())
-    written = [name for name in converted.interface.states.values() if not name.isdecimal() and name not in buffers]
-    attributes: Mapping[str, Tensor] = {name: attrgetter(name)(model) for name in written}
-    return CoreAIProgram(process, converted.package, converted.interface, buffers, attributes)
 
 
 def stops(process: ConverterProcess, converted: Converted, model: nn.Module, inputs: Inputs) -> tuple[Blocker, ...]:

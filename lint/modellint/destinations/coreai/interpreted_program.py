@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface
 from modellint.live.inputs.branch_boundary_sizes import Thresholds
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.destinations.coreai.conversion import Converted
 
 _DOES_NOT_FIT = ("OverflowError",)
 
@@ -84,3 +90,12 @@ class CoreAIProgram:
         if missing:
             raise RunError(f"the program gives no output {', '.join(missing)}")
         return [outputs[name] for name in self.output_names]
+
+
+def program_of(process: ConverterProcess, converted: Converted, model: nn.Module) -> CoreAIProgram:
+    """A converted package, with the states that the model has."""
+    assert converted.interface is not None
+    buffers = dict(model.named_buffers())
+    written = [name for name in converted.interface.states.values() if not name.isdecimal() and name not in buffers]
+    attributes: Mapping[str, Tensor] = {name: attrgetter(name)(model) for name in written}
+    return CoreAIProgram(process, converted.package, converted.interface, buffers, attributes)

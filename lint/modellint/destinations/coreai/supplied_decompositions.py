@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -111,15 +111,11 @@ def _bounded(operator: Function, x: Tensor, *bounds: Any, **named: Any) -> Any:
     """Integers between bounds that are not whole, which makes them real numbers; truth values, which become integers."""
     given = [bound for bound in (*bounds, *named.values()) if bound is not None]
     if x.dtype is torch.bool:
-        return operator(
-            x.to(max((torch.result_type(x, bound) for bound in given), key=_WIDTHS.index)), *bounds, **named
-        )
+        wanted = reduce(torch.promote_types, (torch.result_type(x, bound) for bound in given))
+        return operator(x.to(wanted), *bounds, **named)
     if x.dtype.is_floating_point or not any(torch.result_type(x, bound).is_floating_point for bound in given):
         return NotImplemented
     return operator(x.to(torch.float32), *bounds, **named)
-
-
-_WIDTHS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32]
 
 
 def _extreme_truth(operator: Function, x: Tensor, dim: int, keepdim: bool = False) -> Any:

@@ -16,7 +16,7 @@ from modellint.destinations.comparison.reference_runs import copied_inputs, nudg
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
 from modellint.destinations.coreai.converter_process import Died, Failed
-from modellint.destinations.coreai.example_run import program_of
+from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, FirstDifference, Verification
 

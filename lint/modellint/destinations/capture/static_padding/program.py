@@ -33,7 +33,7 @@ def padded(program: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _is_selection(node: Any) -> bool:
-    """Whether a mask chooses elements: by a constant one as many as are known, but no destination takes their places from it."""
+    """Whether it is `masked_select`, which coreai-torch lacks also where a constant mask chooses as many as are known."""
     return bool(node.target is aten.masked_select.default)
 
 

@@ -236,17 +236,14 @@ def converted(captured: Captured, destination: Destination, precision: str, pipe
 
 def _options(captured: Captured) -> dict[str, Any]:
     """What `ct.convert` is given beside the program: the captured types and names, and what is wanted instead."""
+    from modellint.destinations.capture.preparation import apart
+
     options = {"inputs": captured.captured.types, **captured.options}
-    # An output may not have the name of an input (diffusers' `sample`).
     taken = {type_.name for type_ in options["inputs"] or ()}
     if isinstance(captured.captured, routes.Exported):
         taken.update(captured.captured.program.graph_signature.user_inputs)
-    names: list[str] = []
-    for name in captured.outputs:
-        while name in taken or name in names:
-            name += "_output"
-        names.append(name)
-    return {"outputs": [ct.TensorType(name=name) for name in names] or None, **options}
+    names = [ct.TensorType(name=name) for name in apart(captured.outputs, taken)]
+    return {"outputs": names or None, **options}
 
 
 @contextmanager
