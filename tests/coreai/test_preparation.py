@@ -67,3 +67,35 @@ def test_it_is_exported_and_agrees(model: nn.Module, example: Tensor, tmp_path: 
     exported = modellint.export(model.eval(), (example,), destination="coreai", output=tmp_path / "net.aimodel")
     assert exported.verification.verdict == "agrees"
     assert "note: " in str(exported)
+
+
+class Bounded(nn.Module):
+    """A branch on the values of an input, of which the other side would do the same, or not."""
+
+    def __init__(self, above: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.above = above
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        if y.abs().max() > self.above:
+            return y.clamp(-self.above, self.above)
+        return y.clamp(-1.0, 1.0)
+
+
+def test_a_branch_is_the_one_of_the_example_where_that_agrees(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    found = modellint.export(
+        Bounded(1.0).eval(), (torch.randn(3, 4),), destination="coreai", output=tmp_path / "net.aimodel"
+    )
+    assert found.verification.ok
+    assert any("the one of the example (FLW001, FLW002)" in note for note in found.summary.notes)
+
+
+def test_a_branch_that_matters_differs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(modellint.ExportError, match="differs"):
+        modellint.export(
+            Bounded(40.0).eval(), (torch.randn(3, 4),), destination="coreai", output=tmp_path / "net.aimodel"
+        )

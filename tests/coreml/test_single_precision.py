@@ -54,14 +54,35 @@ def test_check_says_so() -> None:
     assert "converts with modellint export (fixes NUM007)" in str(report)
 
 
-def test_a_float32_model_that_rounds_is_refused() -> None:
-    class Rounds(nn.Module):
+class Rounds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x).to(dtype=torch.bfloat16).relu().float()
+
+
+def test_a_float32_model_does_not_round_to_bfloat16() -> None:
+    model = Rounds().eval()
+    found = modellint.export(model, (torch.randn(2, 4),))
+    assert found.verification.ok
+    change = found.summary.changes[0]
+    assert (change.what, change.code) == ("casts to bfloat16, as casts to float32", "OPS002")
+    assert "that in bfloat16 is" in change.note
+    assert str(found).startswith("exported, and agrees with the model in float32")
+    # The model is as it was.
+    assert type(model) is Rounds
+
+
+def test_weights_of_bfloat16_in_a_float32_model_round() -> None:
+    class Rounding(Rounds):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = nn.Linear(4, 4)
+            self.register_buffer("scale", torch.randn(4, dtype=torch.bfloat16))
 
         def forward(self, x: Tensor) -> Any:
-            return self.layer(x).to(torch.bfloat16).float()
+            return self.layer(x).to(torch.bfloat16) * self.scale
 
     with pytest.raises(modellint.ExportError, match=r"(?i)bfloat16"):
-        modellint.export(Rounds().eval(), (torch.randn(2, 4),))
+        modellint.export(Rounding().eval(), (torch.randn(2, 4),))

@@ -9,6 +9,8 @@ from modellint.results.verification import NOT_CONVERTED, Verification
 
 SINGLE_PRECISION = "model.float()"
 """The change by which a model of another floating type is computed, and compared, in float32."""
+WITHOUT_CASTS = "casts to bfloat16, as casts to float32"
+"""The change by which a model of float32 is computed, and compared, without rounding to another floating type."""
 
 
 class Change(NamedTuple):
@@ -84,7 +86,7 @@ class Exported:
     @property
     def reference(self) -> str:
         """What the package is compared with."""
-        is_single = any(change.what == SINGLE_PRECISION for change in self.changes)
+        is_single = any(change.what in (SINGLE_PRECISION, WITHOUT_CASTS) for change in self.changes)
         return "the model in float32" if is_single else "PyTorch"
 
     @property

@@ -46,6 +46,7 @@ _UNKNOWN = (
     DynamicOutputShapeException,
 )
 NOTE = "what the model asks of its own weights and buffers is answered once"
+EXAMPLE_NOTE = "a branch or a number that the values of inputs lead to is the one of the example (FLW001, FLW002)"
 _TAKING = {
     getattr(torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item", "is_nonzero")
 } | {torch.is_nonzero}
@@ -204,9 +205,10 @@ def _is_asserted(frame: FrameType) -> bool:
 class _Looking(_Visits):
     """Mode that keeps what a run's calls take out of constants."""
 
-    def __init__(self, provenance: _Provenance) -> None:
+    def __init__(self, provenance: _Provenance, scalars_only: bool = False) -> None:
         super().__init__()
         self._provenance = provenance
+        self._scalars_only = scalars_only
         self.constants: dict[_Visit, _Result | _Operands] = {}
 
     def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
@@ -235,6 +237,8 @@ class _Looking(_Visits):
                 self.constants[at] = _Result(element, torch.Size())
         elif function in _TAKING:
             self.constants[visit] = _Result(value, tensors[0].shape)
+        elif self._scalars_only:
+            return value
         elif provenance.is_of_values and not any(map(provenance.reaches, tensors)):
             self.constants[visit] = _Result(pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, value))
         elif instead := {**self._masks(function, args, kwargs), **_numbers((args, kwargs), provenance.taken)}:
@@ -312,16 +316,18 @@ class _Answering(_Visits):
 
 
 @contextmanager
-def answered(model: nn.Module, inputs: Inputs) -> Iterator[bool]:
+def answered(model: nn.Module, inputs: Inputs, of_inputs: bool = False) -> Iterator[bool]:
     """Scope in which code that takes a scalar out of what no input reaches is given the one of a run; whether there is any.
 
+    ``of_inputs``: also out of what inputs reach, as a trace does; no tensor is a constant then that is not a scalar.
     None is given where the run writes a parameter or buffer: what is read of these then is another value in the next run.
     Raises what the model raises.
     """
     given = [leaf for leaf in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(leaf, torch.Tensor)]
     state = [*model.parameters(), *model.buffers()]
     before = [tensor._version for tensor in state]
-    with torch.no_grad(), _Provenance(given) as provenance, _Looking(provenance) as looking:
+    followed = [] if of_inputs else given
+    with torch.no_grad(), _Provenance(followed) as provenance, _Looking(provenance, of_inputs) as looking:
         model(*inputs.args, **inputs.kwargs)
     if not looking.constants or [tensor._version for tensor in state] != before:
         yield False
@@ -366,9 +372,10 @@ def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
     return tuple(taken) if len(taken) < len(named) else ()
 
 
-def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
+def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tuple[Any, tuple[str, ...]]:
     """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered.
 
+    ``as_example``: where that is not enough, those of inputs too, as in the example. What comes of it has to be compared on others.
     They may depend on a size: none is answered where a size is flexible. Raises whatever ``torch.export`` raises.
     """
     try:
@@ -377,10 +384,18 @@ def exported(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...]]:
         # `torch.tensor` reads memory, which tensors without values lack.
         if inputs.flexible or not (isinstance(error, _UNKNOWN) or "not allocated yet" in str(error)):
             raise
-        with answered(model, inputs) as is_any:
-            if not is_any:
-                raise
-            return torch_export.exported(model, inputs), (NOTE,)
+        reason = error
+        try:
+            with answered(model, inputs) as is_any:
+                if is_any:
+                    return torch_export.exported(model, inputs), (NOTE,)
+        except Exception as left:
+            reason = left
+        if as_example:
+            with answered(model, inputs, of_inputs=True) as is_any, suppress(Exception):
+                if is_any:
+                    return torch_export.exported(model, inputs), (EXAMPLE_NOTE,)
+        raise reason from None
     if not inputs.flexible and _asks_for_values(program):
         with answered(model, inputs) as is_any, suppress(Exception):
             if is_any:

@@ -1,16 +1,22 @@
-"""Model in single precision: weights of another floating type as the float32 numbers that they are, or are nearest to."""
+"""Model in single precision: weights of another floating type as the float32 numbers that they are, or are nearest to.
+
+Of a model of float32, what it casts to bfloat16 as it runs: Core ML has no such type, and a package would not round there.
+"""
 
 from __future__ import annotations
 
 import copy
+from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.reference_runs import copied
 from modellint.live.inputs.model_inputs import Inputs
+from modellint.results.exported import SINGLE_PRECISION, WITHOUT_CASTS, Change
 
 
 class InSinglePrecision(NamedTuple):
@@ -18,25 +24,31 @@ class InSinglePrecision(NamedTuple):
 
     model: nn.Module
     inputs: Inputs
-    note: str
-    """Of which type the model was, and how far its own outputs for the example are from the copy's."""
+    change: Change
+    """It notes of which type the model was, and how far its own outputs for the example are from the copy's."""
 
 
 def in_single_precision(model: nn.Module, inputs: Inputs) -> InSinglePrecision | None:
     """The model with all that it has and takes of bfloat16, float16 and float64 in float32.
 
-    None where most of it is float32: what else it has then says that it wants to round. None, too, where such a copy cannot be made or
-    does not run. The model is to be in evaluation mode, and is left as it is.
+    Where most of it is float32, what else it has says that it wants to round: of that, only casts to bfloat16 are left out. None where
+    there are none, or where such a copy cannot be made or does not run. The model is to be in evaluation mode, and is left as it is.
     """
     leaves = [leaf for leaf in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(leaf, Tensor)]
     floats = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()] or leaves
     kinds = {tensor.dtype for tensor in floats if _is_other(tensor)}
-    if 2 * sum(map(_is_other, floats)) <= len(floats):
-        return None
     arguments = (inputs.args, dict(inputs.kwargs))
     try:
-        single = copy.deepcopy(model).float()
-        args, kwargs = pytree.tree_map(_single, copied(arguments))
+        if 2 * sum(map(_is_other, floats)) > len(floats):
+            single = copy.deepcopy(model).float()
+            args, kwargs = pytree.tree_map(_single, copied(arguments))
+            what, code = SINGLE_PRECISION, "NUM007"
+        elif _casts(model, arguments):
+            single, kinds = _without_casts(copy.deepcopy(model)), {torch.bfloat16}
+            args, kwargs = arguments
+            what, code = WITHOUT_CASTS, "OPS002"
+        else:
+            return None
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             own = _run(model, arguments)
             others = _run(single, (args, kwargs))
@@ -45,11 +57,59 @@ def in_single_precision(model: nn.Module, inputs: Inputs) -> InSinglePrecision |
         return None
     names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
     off = max((_distance(output, reference) for output, reference in zip(own, others, strict=False)), default=0.0)
+    note = f"it is compared with the model in float32: that in {names} is {off:.1e} of an output's scale off it"
     return InSinglePrecision(
-        single,
-        inputs._replace(args=args, kwargs=kwargs),
-        f"it is compared with the model in float32: that in {names} is {off:.1e} of an output's scale off it",
+        single, inputs._replace(args=args, kwargs=kwargs), Change("fixed", what, (), "", note, code)
     )
+
+
+class _Widening(TorchFunctionMode):
+    """Mode in which float32 stands for bfloat16 wherever a type is named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_used = False
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is Tensor.bfloat16:
+            self.was_used = True
+            return args[0].float()
+        if any(operand is torch.bfloat16 for operand in (*args, *kwargs.values())):
+            self.was_used = True
+            args = tuple(map(_wide, args))
+            kwargs = {name: _wide(value) for name, value in kwargs.items()}
+        return function(*args, **kwargs)
+
+
+def _wide(operand: Any) -> Any:
+    return torch.float32 if operand is torch.bfloat16 else operand
+
+
+def _casts(model: nn.Module, arguments: Any) -> bool:
+    """Whether a run of a model names bfloat16, and nothing that it has is of that type."""
+    own = (*model.parameters(), *model.buffers(), *pytree.tree_leaves(arguments))
+    if any(isinstance(tensor, Tensor) and tensor.dtype == torch.bfloat16 for tensor in own):
+        return False
+    with _Widening() as widening:
+        _run(model, arguments)
+    used: bool = widening.was_used
+    return used
+
+
+def _without_casts(model: nn.Module) -> nn.Module:
+    """The model, of a class of its own, so that a copy of it does so too."""
+    kind = type(model)
+    if "forward" in vars(model):
+        raise ValueError("a function of its own stands in place of its method")
+
+    @wraps(kind.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with _Widening():
+            return kind.forward(self, *args, **kwargs)
+
+    model.__class__ = type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+    return model
 
 
 def _is_other(tensor: Tensor) -> bool:

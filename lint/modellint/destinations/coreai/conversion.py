@@ -82,10 +82,12 @@ def convert(
     package: str,
     names: Sequence[str] = (),
     supplies: bool = False,
+    as_example: bool = False,
 ) -> Converted:
     """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs.
 
-    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong. ``as_example``: with the branches
+    and numbers that the example's values lead to, if it cannot be captured else; such a package has to be compared.
     """
     import time
 
@@ -94,7 +96,7 @@ def convert(
     notes: tuple[str, ...] = ()
     try:
         if supplies:
-            program, notes, own = captured(model, inputs)
+            program, notes, own = captured(model, inputs, as_example)
             names = names or apart(own, program.graph_signature.user_inputs)
         else:
             program = torch_export.exported(model, inputs)
@@ -115,13 +117,15 @@ def convert(
     )
 
 
-def captured(model: nn.Module, inputs: Inputs) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+def captured(
+    model: nn.Module, inputs: Inputs, as_example: bool = False
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """The program of a model in which what cannot be captured has something in its place, notes of that, and names of outputs.
 
     It gives tensors; they have names where the model returns them by name.
     """
     with prepared(model, inputs) as ready:
-        program, asked = constant_scalars.exported(model, inputs)
+        program, asked = constant_scalars.exported(model, inputs, as_example)
     asserted_values.remove(program)
     program, changed = padded(program)
     return program, (*ready.notes, *asked, *changed), ready.outputs

@@ -88,6 +88,7 @@ def export(
             str(path),
             options.output_names,
             supplies=True,
+            as_example=True,
         )
     changes = (*changes, *(Change(use.kind, use.operator, (), use.exactness) for use in converted.supplied))
     if converted.interface is None:

@@ -28,7 +28,7 @@ from modellint.destinations.export_options import SINGLE, STATES_SINCE, OptionEr
 from modellint.live.fix import fixed_copy
 from modellint.live.inputs import constant_arguments
 from modellint.results.applied_fix import BIT_EQUAL
-from modellint.results.exported import SINGLE_PRECISION, Attempt, Change, Exported
+from modellint.results.exported import Attempt, Change, Exported
 from modellint.results.verification import AGREES, UNDECIDED, Verification
 
 if TYPE_CHECKING:
@@ -137,10 +137,7 @@ def export(
         if (aside / SINGLE).is_dir():
             shutil.rmtree(folder / SINGLE, ignore_errors=True)
             (aside / SINGLE).rename(folder / SINGLE)
-        return replace(
-            single_export,
-            changes=(Change("fixed", SINGLE_PRECISION, (), "", single.note, "NUM007"), *single_export.changes),
-        )
+        return replace(single_export, changes=(single.change, *single_export.changes))
 
     @cache
     def narrowed() -> InSinglePrecision | None:
