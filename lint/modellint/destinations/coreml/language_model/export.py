@@ -92,7 +92,7 @@ def export(
     conditions = parts.conditions()
     vocabulary = _vocabulary(parts.decoder, max(sizes), conditions)
     notes = (
-        *(() if single is None else (single.note,)),
+        *(() if single is None else (single.change.note,)),
         *remarks_on_states(dict(parts.decoder.named_buffers(recurse=False))),
         *_remarks_on_chunks(parts.chunking),
     )
