@@ -99,3 +99,19 @@ def test_a_branch_that_matters_differs(tmp_path: Path) -> None:
         modellint.export(
             Bounded(40.0).eval(), (torch.randn(3, 4),), destination="coreai", output=tmp_path / "net.aimodel"
         )
+
+
+class Mapped(nn.Module):
+    """A transform of functions, in which places are tensors, as transformers makes masks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+        below = torch.vmap(lambda i, j: x[i] <= x[j], in_dims=(0, None))
+        with TransformGetItemToIndex():
+            return torch.vmap(below, in_dims=(None, 0))(torch.arange(3), torch.arange(3)).float() * x
+
+
+def test_a_program_with_a_transform_is_exported(tmp_path: Path) -> None:
+    found = modellint.export(Mapped(), (torch.randn(3),), destination="coreai", output=tmp_path / "net.aimodel")
+    assert found.verification.ok

@@ -35,11 +35,20 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
     bounds = bounds_of(inputs)
     args, kwargs = widened(inputs, bounds)
     program = torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+    if any(map(_is_transform, program.graph.nodes)):
+        # Without a table all other operators stay.
+        program = program.run_decompositions({})
     for node in program.graph.nodes:
         # torch 2.14 forgets readers of what only a size is taken of, and cannot erase them.
         for given in node.all_input_nodes:
             given.users.setdefault(node)
     return program
+
+
+def _is_transform(node: Any) -> bool:
+    """Whether a node is a part of `vmap`: no destination converts these, and some cannot be saved (batched tensors, `flat_apply`)."""
+    space = getattr(node.target, "__module__", None) or ""
+    return space.startswith("torch._functorch.") or str(node.target) == "flat_apply"
 
 
 def bounds_of(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
