@@ -88,6 +88,9 @@ USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "with a float": (lambda x: torch.arange(1, 3000) * 0.1 + x[0, 0, 0, 0], MAP),
     "truths and numbers": (lambda x: (x > 0) * x, MAP),
     "truths": (lambda x: ((x > 0) * (x < 1)).float(), MAP),
+    "rows by truths": (lambda x: x[:, [True, False]], MAP),
+    "elements by truths": (lambda x: x.flatten()[x.flatten() > 0], MAP),
+    "rows by numbers": (lambda x: x[:, [1, 0]], MAP),
 }
 
 
@@ -97,3 +100,9 @@ def test_uses_that_are_called_wrong_are_wrong(name: str) -> None:
     model = Use(function).eval()
     found = modellint.check_model(model, (x,), destination="coreai", select="OPS011,OPS002").diagnostics
     assert bool(found) == (modellint.verify(model, (x,), destination="coreai").verdict != AGREES)
+
+
+def test_the_verdict_says_that_it_computes_something_else() -> None:
+    function, x = USES["rows by truths"]
+    line = str(modellint.check_model(Use(function).eval(), (x,), destination="coreai"))
+    assert "Core AI: converts, and computes something else: OPS011" in line

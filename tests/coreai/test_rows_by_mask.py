@@ -46,6 +46,14 @@ class OthersOnly(PutBack):
         return torch.cat([pairs.sum(1), x.masked_select(mask[:, None]).sum()[None]])
 
 
+class Kept(PutBack):
+    """As many rows, columns and elements as values tell, as a detector gives them."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        scores = self.linear(x)
+        return scores[mask], x[:, scores[0] > 0], scores[scores > 0.1], x[[True, False] * 3]
+
+
 class Contracted(nn.Module):
     """An `einsum` whose second operand was a mean over the last axis."""
 
@@ -57,7 +65,9 @@ class Contracted(nn.Module):
         return torch.einsum("ki,ijl->kjl", self.weight, x.mean(-1))
 
 
-@pytest.mark.parametrize("model", [PutBack(), Expert(), Pooled(), OthersOnly()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model", [PutBack(), Expert(), Pooled(), OthersOnly(), Kept()], ids=lambda model: type(model).__name__
+)
 def test_rows_by_a_mask(model: nn.Module, tmp_path: Path) -> None:
     result = modellint.export(model.eval(), (X, MASK), output=tmp_path / "a.aimodel", destination="coreai")
     assert result.verification is not None

@@ -18,7 +18,7 @@ class ConvertedOtherwise(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
     wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
-    with a floating-point number, casts.
+    with a floating-point number, casts, an index of truth values.
 
     ## Why
     The conversion succeeds, and the package computes something else. Each is shown with a program, and with what the interpreter
@@ -57,7 +57,8 @@ class ConvertedOtherwise(Rule):
 
     ## Known limits
     It knows the uses that can be told by types and sizes. What depends on the values, such as a row of attention that is masked
-    whole, infinity, or integers above 2**31, `modellint verify` shows. A comparison of integers with a floating-point number is a
+    whole, infinity, or integers above 2**31, `modellint verify` shows. As many rows as a mask has true values are a size that few
+    operators behind them take: an export tells whether it converts. A comparison of integers with a floating-point number is a
     warning, as it goes wrong above 2048 alone.
 
     ## References
@@ -147,6 +148,8 @@ def _wrong(operator: Operator, read: _Readers) -> str:
         return _of_nearest(x, output)
     if pool := _POOLS.match(name):
         return _pooled(operator, int(pool[1] or pool[2]), read)
+    if name == "aten::index" and any(each.dtype == "bool" for each in _tensors(arguments[1])):
+        return "an index of truth values is taken for one of the numbers 0 and 1"
     if name == "aten::sum" and output.shape and 0 in x.shape and 0 not in output.shape:
         return "a sum over nothing is what lies in memory"
     return ""

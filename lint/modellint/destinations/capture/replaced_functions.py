@@ -19,7 +19,8 @@ class Substituting(TorchFunctionMode):
     Where elements lie in memory only the tensors themselves know, and what is captured has their elements in order: ``as_strided``
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
-    a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. A loop over the places
+    a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
+    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. A loop over the places
     that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
     that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
     """
@@ -48,6 +49,9 @@ class Substituting(TorchFunctionMode):
         if function in _NUMBERED and any(type(value) is bool for value in (*args[1:], kwargs.get(_NUMBERED[function]))):
             self.was_used = True
             args, kwargs = _numbered(function, args, kwargs)
+        if function in _INDEXING and _is_chosen_by_list(args[1]):
+            self.was_used = True
+            args = (args[0], _by_places(args[1]), *args[2:])
         if function in _PLACED and self.fixed:
             self.was_used = True
             self.notes["as_strided takes the elements by their places"] = None
@@ -117,6 +121,24 @@ _PLACED: dict[Any, Callable[..., Any]] = {
     torch.as_strided_scatter: _put_at_places,
     torch.Tensor.as_strided_scatter: _put_at_places,
 }
+
+
+_INDEXING = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+
+
+def _is_chosen_by_list(index: Any) -> bool:
+    """Whether an index has a list of truth values in it."""
+    return any(_is_list_of_truths(part) for part in (index if isinstance(index, tuple) else (index,)))
+
+
+def _is_list_of_truths(index: Any) -> bool:
+    return isinstance(index, list) and bool(index) and all(type(value) is bool for value in index)
+
+
+def _by_places(index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(map(_by_places, index))
+    return [at for at, value in enumerate(index) if value] if _is_list_of_truths(index) else index
 
 
 _FINDING = (torch.nonzero, torch.Tensor.nonzero)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _COSTS = 3.0
 """Time that one more conversion may take, as a multiple of what the one before took."""
 
+_BY_MASK = "aten::index"
+"""A program has it under this name before and after it is decomposed."""
+
 
 def ways(subject: Subject, faults: Sequence[Fault], end: float) -> Ways:
     """What an export supplies and fixes, if that converts the model, and answers what findings (``faults``) say of it."""
@@ -66,7 +69,8 @@ def _supplied(subject: Subject, model: nn.Module, faults: Sequence[Fault]) -> tu
         converted = converter.converted(model, subject.inputs, subject.project)
         if converted.interface is None or stops(converter.process, converted, model, subject.inputs):
             return None
-    mended = {use.operator for use in converted.supplied}
+    # Rows that a mask chooses may be computed without an index.
+    mended = {use.operator for use in converted.supplied} | ({_BY_MASK} - converted.operators)
     left = [fault for fault in faults if fault.operator not in mended]
     if left:
         return None

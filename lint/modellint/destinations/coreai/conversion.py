@@ -45,6 +45,8 @@ class Converted(NamedTuple):
     """What was done to the model to capture it."""
     places: BlockerPlaces | None = None
     """Of the model's nodes; None where it was not converted."""
+    operators: frozenset[str] = frozenset()
+    """Of the program that was converted, before they were decomposed."""
 
 
 class Converter:
@@ -104,6 +106,7 @@ def convert(
         message = first_line(str(error)) or type(error).__name__
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
     taken = time.perf_counter() - began
+    operators = frozenset(torch_export.operator_of(node) for node in program.graph.nodes if node.op == "call_function")
     try:
         prepared = process.prepare(program, package, names, supplies)
     except Died as error:
@@ -113,7 +116,7 @@ def convert(
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
     seconds = taken, prepared.seconds
     return Converted(
-        package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, notes, places
+        package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, notes, places, operators
     )
 
 

@@ -37,6 +37,22 @@ def _scaled(operator: Function, x: Tensor, y: Any, *, alpha: float = 1) -> Any:
     return _of_floats(operator, x, y)
 
 
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    """`index` by truth values, which the converter takes for the numbers 0 and 1: by the places of those that are true."""
+    if not any(index is not None and index.dtype is torch.bool for index in indices):
+        return NotImplemented
+    named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(named) == 1:
+        # Of several places none may be true: the interpreter ends its process on those alone.
+        ((dim, mask),) = named
+        return x.flatten(dim, dim + mask.dim() - 1).index_select(dim, torch.nonzero(mask.flatten()).squeeze(1))
+    places: list[Tensor | None] = []
+    for index in indices:
+        is_mask = index is not None and index.dtype is torch.bool
+        places += torch.nonzero(index).unbind(1) if is_mask else [index]  # type: ignore[arg-type]
+    return aten.index.Tensor(x, places)
+
+
 def _scaled_reversed(x: Tensor, y: Any, alpha: float = 1) -> Any:
     """`rsub`: as a sum, as the difference of a number and a tensor is captured as `rsub` again."""
     return x * -alpha + y
@@ -250,6 +266,7 @@ _MENDS: dict[Any, Replacement] = {
     aten.rsub.Scalar: Replacement(_scaled_reversed, ROUNDS),
     aten.rsub.Tensor: Replacement(_scaled_reversed, ROUNDS),
     aten._to_copy.default: Replacement(_to_copy, BIT_EQUAL),
+    aten.index.Tensor: Replacement(_index, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),
     **{

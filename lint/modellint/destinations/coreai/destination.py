@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _MODULES = ("coreai_torch", "coreai")
 _PYTHON = (3, 11)
-_WRONG = frozenset({"OPS007"})
-"""Codes of the rules whose findings convert without a word into something else."""
+_WRONG = frozenset({"OPS007", "OPS011"})
+"""Codes of the rules whose findings, where they are errors, convert without a word into something else."""
 
 
 class CoreAI(Destination):
@@ -73,7 +73,7 @@ class CoreAI(Destination):
 
     def faults(self, finding: Diagnostic, routes: tuple[str, ...]) -> tuple[str, ...]:
         """The one route, where the rule's finding was measured to be another program for Core AI too."""
-        return (ROUTE,) if finding.code in _WRONG else ()
+        return (ROUTE,) if finding.code in _WRONG and routes else ()
 
     def dry_run(self, subject: Subject) -> tuple[Verdict, ...]:
         """Convert, in a process of its own, and go on past each refusal."""
