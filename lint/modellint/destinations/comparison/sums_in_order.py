@@ -90,6 +90,25 @@ def _group_norm(
     return y, mean.reshape(batch, groups), factor.reshape(batch, groups)
 
 
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """With the statistics of the batch, as an instance normalization has them: it is one of a batch of one."""
+    if not training or mean is not None:
+        return aten.native_batch_norm.default(x, weight, bias, mean, variance, training, momentum, eps)
+    y, average, factor = _normalized(x, [0, *range(2, x.dim())], eps)
+    shape = [1, -1, *[1] * (x.dim() - 2)]
+    y = y if weight is None else y * weight.reshape(shape)
+    return (y if bias is None else y + bias.reshape(shape)), average.flatten(), factor.flatten()
+
+
 _ORDERED: dict[Any, Any] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
@@ -98,4 +117,5 @@ _ORDERED: dict[Any, Any] = {
     aten.var.correction: _var,
     aten.native_layer_norm.default: _layer_norm,
     aten.native_group_norm.default: _group_norm,
+    aten.native_batch_norm.default: _batch_norm,
 }
