@@ -115,3 +115,28 @@ class Mapped(nn.Module):
 def test_a_program_with_a_transform_is_exported(tmp_path: Path) -> None:
     found = modellint.export(Mapped(), (torch.randn(3),), destination="coreai", output=tmp_path / "net.aimodel")
     assert found.verification.ok
+
+
+@torch.library.custom_op("modellint_tests::limited", mutates_args=())
+def limited(x: Tensor, limit: float) -> Tensor:
+    return (x * 2).clamp(max=limit)
+
+
+@limited.register_fake
+def _(x: Tensor, limit: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+class Limited(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.modellint_tests.limited(x, 1.5) + 1
+
+
+def test_an_operator_of_others_is_missing_at_its_line_and_exported_as_its_function(tmp_path: Path) -> None:
+    report = modellint.check_model(Limited().eval(), (torch.randn(3),), destination="coreai", select="OPS001")
+    (finding,) = report.diagnostics
+    assert "`modellint_tests::limited`" in finding.message
+    assert finding.span is not None
+    assert "converts with modellint export" in str(report)
+    found = modellint.export(Limited().eval(), (torch.randn(3),), destination="coreai", output=tmp_path / "net.aimodel")
+    assert found.verification.ok

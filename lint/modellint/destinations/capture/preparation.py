@@ -38,13 +38,18 @@ class Prepared(NamedTuple):
 
 
 @contextmanager
-def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
-    """Turn off the fast path of attention, and let a model that returns anything but tensors return a tuple of them."""
+def prepared(
+    model: nn.Module, inputs: Inputs, has_converter: Callable[[str], bool] = lambda name: False
+) -> Iterator[Prepared]:
+    """Turn off the fast path of attention, and let a model that returns anything but tensors return a tuple of them.
+
+    ``has_converter`` says of operators that others registered which stay as they are.
+    """
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
         stack.enter_context(normalizing_in_operators(model))
         stack.enter_context(staying_in_place(model))
-        outputs, done = _run(model, inputs, stack)
+        outputs, done = _run(model, inputs, stack, has_converter)
         if _is_plain(outputs):
             yield Prepared((), done)
             return
@@ -58,12 +63,14 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         yield Prepared(tuple(names) if by_name else (), notes)
 
 
-def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple[str, ...]]:
+def _run(
+    model: nn.Module, inputs: Inputs, stack: ExitStack, has_converter: Callable[[str], bool]
+) -> tuple[Any, tuple[str, ...]]:
     """The outputs of a model, and notes of what is substituted in it: ``stack`` is left with that.
 
     Complex numbers are pairs of real ones, if the model gives none and all that is done to them is known.
     """
-    substituting, pairs = Substituting(not inputs.flexible), ComplexAsPairs(not inputs.flexible)
+    substituting, pairs = Substituting(not inputs.flexible, has_converter), ComplexAsPairs(not inputs.flexible)
 
     def run(holds_pairs: bool = False) -> Any:
         # A capture is to begin where this did: what a first call keeps (rotary angles), it would take for constants. Pairs

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 
 class Substituting(TorchFunctionMode):
@@ -20,14 +21,18 @@ class Substituting(TorchFunctionMode):
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
-    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. A loop over the places
+    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An operator that
+    ``torch.library.custom_op`` made of a function in Python, for which there is no converter, is that function. A loop over the places
     that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
     that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
     """
 
-    def __init__(self, fixed: bool) -> None:
+    def __init__(self, fixed: bool, has_converter: Callable[[str], bool] = lambda name: False) -> None:
         super().__init__()
         self.fixed = fixed
+        self._has_converter = has_converter
+        self._written: dict[str, Callable[..., Any] | None] = {}
+        """By the name of an operator the function that it is in Python; None where it stays."""
         self.notes: dict[str, None] = {}
         """What was done so far."""
         self.was_used = False
@@ -46,6 +51,10 @@ class Substituting(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(function, _OPERATORS) and (written := self._in_python(function, args, kwargs)) is not None:
+            self.was_used = True
+            with self:
+                return written(*args, **kwargs)
         if function in _NUMBERED and any(type(value) is bool for value in (*args[1:], kwargs.get(_NUMBERED[function]))):
             self.was_used = True
             args, kwargs = _numbered(function, args, kwargs)
@@ -85,6 +94,18 @@ class Substituting(TorchFunctionMode):
                 return tuple(torch.tensor([place]) for place in range(self._found[id(args[0])][1] - self.spared))
         return function(*args, **kwargs)
 
+    def _in_python(self, operator: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+        """The function that an operator was made of, if that can be captured."""
+        name = getattr(operator, "_qualified_op_name", None) or operator._schema.name
+        if name not in self._written:
+            # The first run is of tensors with values.
+            function = None if self._has_converter(name) else _of_custom(name)
+            is_captured = function is not None and _takes_fake_tensors(function, args, kwargs)
+            self._written[name] = function if is_captured else None
+            if is_captured:
+                self.notes[f"{name} is what its function in Python computes"] = None
+        return self._written[name]
+
     def told_of_loops(self) -> tuple[str, ...]:
         """A note of loops that go over all places."""
         if not (self.met_loops and self.over_all):
@@ -96,6 +117,32 @@ class Substituting(TorchFunctionMode):
             if self._takes_some
             else told
         )
+
+
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def _of_custom(name: str) -> Callable[..., Any] | None:
+    """The function that `custom_op` was given for an operator on the CPU."""
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return None
+    functions = getattr(OPDEFS.get(name), "_backend_fns", {})
+    found: Callable[..., Any] | None = functions.get("cpu", functions.get(None))
+    return found
+
+
+def _takes_fake_tensors(function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    """Whether a function calls PyTorch alone: what leaves it (NumPy, a compiled kernel) has no tensors without values."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode() as fake, torch.no_grad():
+            function(*pytree.tree_map_only(torch.Tensor, fake.from_tensor, args), **dict(kwargs))
+    except Exception:
+        return False
+    return True
 
 
 def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002

@@ -35,9 +35,12 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
     bounds = bounds_of(inputs)
     args, kwargs = widened(inputs, bounds)
     program = torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
-    if any(map(_is_transform, program.graph.nodes)):
-        # Without a table all other operators stay.
-        program = program.run_decompositions({})
+    if any(_is_transform(node) or _is_of_others(node) for node in program.graph.nodes):
+        # All operators of PyTorch's own stay; of others the table knows those that have no kernel but what they are made of.
+        table, others = torch.export.default_decompositions(), filter(_is_of_others, program.graph.nodes)
+        program = program.run_decompositions(
+            {node.target: table[node.target] for node in others if node.target in table}
+        )
     for node in program.graph.nodes:
         # torch 2.14 forgets readers of what only a size is taken of, and cannot erase them.
         for given in node.all_input_nodes:
@@ -49,6 +52,14 @@ def _is_transform(node: Any) -> bool:
     """Whether a node is a part of `vmap`: no destination converts these, and some cannot be saved (batched tensors, `flat_apply`)."""
     space = getattr(node.target, "__module__", None) or ""
     return space.startswith("torch._functorch.") or str(node.target) == "flat_apply"
+
+
+def _is_of_others(node: Any) -> bool:
+    """Whether a node is an operator that neither PyTorch registered, nor a library whose operators destinations know."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in _KNOWN
+
+
+_KNOWN = ("aten", "prims", "torchvision", "torchaudio")
 
 
 def bounds_of(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_structure
 
+from modellint.destinations.capture.torch_export import origin_of
 from modellint.results.conversion_verdict import Supply
 
 _START = (
@@ -33,6 +34,8 @@ _START = (
 )
 _LIBRARIES = ("torchvision", "torchaudio", "transformers.integrations.moe")
 """What registers operators of its own, in a namespace that is named as the package."""
+_OF_TORCH = frozenset({"", "aten", "prims", "prim", "higher_order"})
+"""Namespaces of PyTorch's own operators in a program; of what has none, too."""
 TO_CONVERT = 600.0
 """Seconds after which a conversion counts as one that hangs."""
 TO_RUN = 120.0
@@ -148,15 +151,21 @@ class ConverterProcess:
             raise Failed("the program cannot be saved", " ".join(str(error).split())) from error
         spaces = {getattr(node.target, "namespace", "") for node in program.graph.nodes}
         libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
-        answer = self._ask(
-            TO_CONVERT,
-            do="prepare",
-            program=file,
-            package=package,
-            names=list(names),
-            libraries=libraries,
-            supplies=supplies,
-        )
+        try:
+            answer = self._ask(
+                TO_CONVERT,
+                do="prepare",
+                program=file,
+                package=package,
+                names=list(names),
+                libraries=libraries,
+                supplies=supplies,
+            )
+        except Failed:
+            # It knows the operators of PyTorch and of those libraries, and cannot read a program with others.
+            if not (unknown := _of_others(program, spaces - {name.partition(".")[0] for name in libraries})):
+                raise
+            return Prepared(unknown, None, False, 0.0)
         refusals = tuple(
             Refusal(entry["kind"], entry["message"], None if entry["node"] is None else _frame(entry["node"]))
             for entry in answer["refusals"]
@@ -292,6 +301,18 @@ class ConverterProcess:
             time.sleep(0.01)
         process.kill()
         process.wait()
+
+
+def _of_others(program: Any, spaces: Set[str]) -> tuple[Refusal, ...]:
+    """Refusals of the operators of these namespaces but PyTorch's own."""
+    found = []
+    for node in program.graph.nodes:
+        if getattr(node.target, "namespace", "") in spaces - _OF_TORCH:
+            name, frames, module, _ = origin_of(node)
+            found.append(
+                Refusal("missing", f"coreai-torch has no converter for {name}", Frame(node.name, name, frames, module))
+            )
+    return tuple(found)
 
 
 def _flatten_outputs(program: Any) -> None:

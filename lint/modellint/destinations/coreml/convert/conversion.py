@@ -20,7 +20,7 @@ from modellint.destinations.coreml.capture import (
     scripted_branch_folding,
 )
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
-from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
+from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, registered, silence, specification
 from modellint.destinations.coreml.private.failed_fusion import failed_fusion
 from modellint.destinations.coreml.private.mil_programs import program_of
 from modellint.destinations.coreml.private.pass_overhead import lean_passes
@@ -105,7 +105,8 @@ def captures(
     with TURN, ExitStack() as stack:
         try:
             with silence(), torch.no_grad():
-                ready = stack.enter_context(prepared(model, inputs))
+                known = registered()
+                ready = stack.enter_context(prepared(model, inputs, lambda name: name.lower() in known))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
         sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes, supplied=True)
