@@ -19,6 +19,8 @@ import modellint
 from modellint.destinations.coreai.converter_process import ConverterProcess
 from modellint.results.verification import AGREES
 from modellint.rule_index import load_rules
+from modellint_rules.operators.refusals.conditions import Refusal
+from modellint_rules.operators.refusals.table import converted_otherwise
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
 
@@ -106,3 +108,54 @@ def test_the_verdict_says_that_it_computes_something_else() -> None:
     function, x = USES["rows by truths"]
     line = str(modellint.check_model(Use(function).eval(), (x,), destination="coreai"))
     assert "Core AI: converts, and computes something else: OPS011" in line
+
+
+TEXT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = {layer}
+
+    def forward(self, x):
+        return {expression}
+"""
+
+
+@pytest.mark.parametrize("use", converted_otherwise(), ids=lambda use: use.shown)
+def test_uses_that_literals_show_are_wrong_and_found_in_source(use: Refusal, tmp_path: Path) -> None:
+    shape, expression, layer = use.example
+    file = tmp_path / "model.py"
+    file.write_text(TEXT.format(layer=layer or "nn.Identity()", expression=expression), "utf-8")
+    (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
+    (finding,) = modellint.check_source(file.read_text("utf-8"), str(file)).diagnostics
+    assert finding.span is not None
+    assert finding.span.row == 12
+    spec = importlib.util.spec_from_file_location("wrong_for_core_ai", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x = torch.randn([int(size) for size in shape.split("x")], generator=torch.Generator().manual_seed(0))
+    assert modellint.verify(module.Net().eval(), (x,), destination="coreai").verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "F.avg_pool2d(x, 3, 1, 1)",
+        "F.avg_pool2d(x, 2, 2, count_include_pad=False)",
+        "F.interpolate(x, scale_factor=0.5)",
+        "F.interpolate(x, scale_factor=2.0)",
+        'F.interpolate(x, scale_factor=0.25, mode="bilinear")',
+        "F.max_pool2d(x, 2)",
+    ],
+)
+def test_uses_beside_them_are_right(expression: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
+    assert not modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics

@@ -63,8 +63,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=list(ABOUT_SOURCE))
 def source_rule(request: pytest.FixtureRequest, _elsewhere: None) -> Rule:
     rule = ABOUT_SOURCE[request.param]
-    if not rule.default:
-        Path("modellint.toml").write_text(f'extend-select = ["{rule.code}"]\n')
+    settings = [] if rule.default else [f'extend-select = ["{rule.code}"]']
+    if not rule.holds_for("coreml"):
+        settings.append(f'destination = "{rule.only_for[0]}"')
+    Path("modellint.toml").write_text("\n".join(settings))
     return rule
 
 

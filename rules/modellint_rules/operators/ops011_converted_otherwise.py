@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.authoring import LiveModel, Operator, TensorFact
+    from modellint.authoring import Code, LiveModel, Operator, TensorFact
 
 
 class ConvertedOtherwise(Rule):
@@ -18,7 +18,8 @@ class ConvertedOtherwise(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
     wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
-    with a floating-point number, casts, an index of truth values.
+    with a floating-point number, casts, an index of truth values. In source it finds those that literals show: averages,
+    indices, and factors of a map.
 
     ## Why
     The conversion succeeds, and the package computes something else. Each is shown with a program, and with what the interpreter
@@ -32,10 +33,10 @@ class ConvertedOtherwise(Rule):
 
     class Thumbnail(nn.Module):
         def forward(self, x):
-            return nn.functional.interpolate(x, scale_factor=1 / 3, mode="nearest")
+            return nn.functional.interpolate(x, scale_factor=0.25, mode="nearest")
 
 
-    inputs = (torch.ones(1, 3, 9, 9),)
+    inputs = (torch.ones(1, 3, 8, 8),)
     ```
 
     ## Good
@@ -46,10 +47,10 @@ class ConvertedOtherwise(Rule):
 
     class Thumbnail(nn.Module):
         def forward(self, x):
-            return x[:, :, ::3, ::3]
+            return x[:, :, ::4, ::4]
 
 
-    inputs = (torch.ones(1, 3, 9, 9),)
+    inputs = (torch.ones(1, 3, 8, 8),)
     ```
 
     ## Fix safety
@@ -71,6 +72,18 @@ class ConvertedOtherwise(Rule):
     only_for = ("coreai",)
     silent = ("export",)
     live_needs = "run"
+    needs = ("forward", frozenset({"count_include_pad", "return_indices", "scale_factor"}))
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
+        from modellint_rules.operators.api_calls import calls_in_forward, found_at
+        from modellint_rules.operators.refusals.lookup import converted_to_another
+
+        for call, wrong, aside in calls_in_forward(code, converted_to_another):
+            claim = f"`{wrong[0].shown}`: {wrong[0].why}"
+            yield from found_at(
+                self, code, call, claim, Severity.INFO if aside else self.severity, wrong[0].kind, _ADVICE
+            )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every operator of the run for what is known to come out wrong."""
@@ -87,12 +100,13 @@ class ConvertedOtherwise(Rule):
                     at=operator.place,
                     modules=[operator.module],
                     operator=operator.name,
-                    advice="`modellint export` writes it in other operators",
+                    advice=_ADVICE,
                     # Integers up to 2048 are compared right.
                     severity=Severity.WARNING if operator.name in _COMPARISONS else self.severity,
                 )
 
 
+_ADVICE = "`modellint export` writes it in other operators"
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}

@@ -145,6 +145,11 @@ def is_whole_factor(value: object) -> bool:
     return type(value) is int and value != 1
 
 
+def is_uneven(factor: object) -> bool:
+    """Whether a number that sizes are multiplied by is neither whole nor a half."""
+    return isinstance(factor, float) and factor > 0 and factor != 0.5 and not factor.is_integer()
+
+
 def is_type(name: object) -> bool:
     """Whether a name is that of a dtype."""
     return (
@@ -193,6 +198,7 @@ _CONDITIONS: dict[str, Callable[[object], bool]] = {
         is_whole,
         is_before_last,
         is_whole_factor,
+        is_uneven,
         is_type,
         has_negative,
         has_negative_part,

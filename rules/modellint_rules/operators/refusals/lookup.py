@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Instance, Tensor, Value, alternatives, coreml, holds_floats
 from modellint_rules.operators.refusals.conditions import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusals.table import refusals
+from modellint_rules.operators.refusals.table import converted_otherwise, refusals
 
 if TYPE_CHECKING:
     from modellint_rules.operators.api_calls import Use
@@ -21,15 +21,25 @@ def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
         converts = entry.lifted is not None and coreml.is_at_least(version, entry.lifted)
         converts = converts or (entry.ios is not None and ios >= entry.ios)
         if not converts and _holds(entry, use):
-            rank = use.name[-2:-1]
-            return entry._replace(kind=entry.kind.format(rank=rank), shown=entry.shown.replace("{rank}", rank))
+            return _of_rank(entry, use)
     return None
 
 
+def converted_to_another(use: Use) -> Refusal | None:
+    """Why coreai-torch converts a use to something else, where it certainly does."""
+    found = _by_name(converted_otherwise).get(coreml.public_name(use.name), ())
+    return next((_of_rank(entry, use) for entry in found if _holds(entry, use)), None)
+
+
+def _of_rank(entry: Refusal, use: Use) -> Refusal:
+    rank = use.name[-2:-1]
+    return entry._replace(kind=entry.kind.format(rank=rank), shown=entry.shown.replace("{rank}", rank))
+
+
 @cache
-def _by_name() -> dict[str, tuple[Refusal, ...]]:
+def _by_name(entries: Callable[[], Sequence[Refusal]] = refusals) -> dict[str, tuple[Refusal, ...]]:
     by_name: dict[str, tuple[Refusal, ...]] = {}
-    for entry in refusals():
+    for entry in entries():
         for name in entry.names:
             by_name[name] = (*by_name.get(name, ()), entry)
     return by_name

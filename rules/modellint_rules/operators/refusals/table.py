@@ -1,7 +1,8 @@
 """Uses of PyTorch's API that coremltools refuses for a literal argument, measured with coremltools 9.0 and torch 2.13.
 
 They stand in ``refusals.json``, one in a line: the fields of `Refusal`, with each condition on an argument by its name, or as a name
-with the values that it asks about (``{"one_of": ["circular"]}``). Tests convert every example.
+with the values that it asks about (``{"one_of": ["circular"]}``). Tests convert every example. Those that coreai-torch 0.4.3
+converts to something else stand in ``converted_otherwise.json``, in the same form.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ def refusals() -> tuple[Refusal, ...]:
     from modellint_rules.operators.refusals.conditions import read
 
     return tuple(map(read, _entries()))
+
+
+@cache
+def converted_otherwise() -> tuple[Refusal, ...]:
+    """The uses that coreai-torch converts to something else."""
+    from modellint_rules.operators.refusals.conditions import read
+
+    return tuple(map(read, json.loads(Path(__file__).with_name("converted_otherwise.json").read_text("utf-8"))))
 
 
 @cache
