@@ -140,3 +140,35 @@ def test_an_operator_of_others_is_missing_at_its_line_and_exported_as_its_functi
     assert "converts with modellint export" in str(report)
     found = modellint.export(Limited().eval(), (torch.randn(3),), destination="coreai", output=tmp_path / "net.aimodel")
     assert found.verification.ok
+
+
+class Scratch(nn.Module):
+    """A buffer that is written as a whole before it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.ones(4), persistent=False)
+        self.register_buffer("short", torch.ones(4))
+        self.register_buffer("long", torch.full((4,), 0.5))
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        self.frequencies.copy_(torch.where(places.max() > 8, self.long, self.short))
+        return x * (places[:, None] * self.frequencies).cos()
+
+
+def test_a_buffer_that_is_written_before_it_is_read_is_no_state(tmp_path: Path) -> None:
+    example = torch.randn(6, 4), torch.arange(6)
+    found = modellint.export(Scratch().eval(), example, destination="coreai", output=tmp_path / "net.aimodel")
+    assert found.verification.ok
+    assert not found.summary.states
+
+
+class Overlapping(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.fold(x, (1, 4160), (1, 256), stride=(1, 64))
+
+
+def test_windows_that_overlap_are_folded(tmp_path: Path) -> None:
+    example = torch.randn(1, 256, 62, generator=torch.Generator().manual_seed(0))
+    found = modellint.export(Overlapping().eval(), (example,), destination="coreai", output=tmp_path / "net.aimodel")
+    assert found.verification.ok

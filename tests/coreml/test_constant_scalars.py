@@ -157,3 +157,24 @@ def test_layers_that_stay_where_they_are_are_exported() -> None:
     exported = modellint.export(model, (torch.randn(2, 4),), frontend="export")
     assert exported.verification.verdict == "agrees"
     assert "to" not in vars(model.layer)
+
+
+class Scratch(nn.Module):
+    """A buffer that is written as a whole before it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.ones(4), persistent=False)
+        self.register_buffer("short", torch.ones(4))
+        self.register_buffer("long", torch.full((4,), 0.5))
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        self.frequencies.copy_(torch.where(places.max() > 8, self.long, self.short))
+        return x * (places[:, None] * self.frequencies).cos()
+
+
+def test_a_buffer_that_is_written_before_it_is_read_needs_no_state() -> None:
+    found = modellint.export(Scratch().eval(), (torch.randn(6, 4), torch.arange(6)), frontend="export")
+    assert found.verification.ok
+    assert found.summary.target == "iOS15"
+    assert not found.summary.states

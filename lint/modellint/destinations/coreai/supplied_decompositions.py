@@ -34,8 +34,11 @@ class Replacement(NamedTuple):
 
 
 def composites() -> Mapping[Any, Replacement]:
-    """By operator what takes the place of PyTorch's own decomposition, as that asserts its success, which coreai-torch has no place for."""
-    return {operator: found for operator in _ASSERTING if (found := supplied(operator)) is not None}
+    """By operator what takes the place of PyTorch's own decomposition.
+
+    That asserts its success, which coreai-torch has no place for, or adds at places (``col2im``), which takes a table of all of them.
+    """
+    return {operator: found for operator in (*_ASSERTING, *_ADDING) if (found := supplied(operator)) is not None}
 
 
 def supplied(operator: Any) -> Replacement | None:
@@ -401,3 +404,4 @@ _ASSERTING = (
     aten.linalg_lu_factor.default,
     aten.linalg_cholesky.default,
 )
+_ADDING = (aten.col2im.default,)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
-from modellint.destinations.capture import asserted_values, constant_scalars
+from modellint.destinations.capture import asserted_values, constant_scalars, unread_states
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
     bfloat16_constants,
@@ -183,6 +183,7 @@ def _captured(
             if not supplied:
                 return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
             program, asked = constant_scalars.exported(model, inputs)
+            unread_states.remove(program)
             return _Exports(program, outputs, (*notes, *asked), supplied)
         except NotConverted:
             raise
