@@ -81,6 +81,14 @@ USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "a third and twice": (lambda x: functional.interpolate(x, size=(4, 24)), MAP),
     "padding does not count": (lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False), MAP),
     "padding counts": (lambda x: functional.avg_pool2d(x, 3, 2, 1), MAP),
+    "rounded up for nothing": (
+        lambda x: functional.avg_pool2d(x[:, :, 1:, 1:], 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        MAP,
+    ),
+    "indices of one axis": (
+        lambda x: functional.max_pool1d(x.flatten(2), 2, return_indices=True)[1].float(),
+        MAP,
+    ),
     "no padding": (lambda x: functional.avg_pool2d(x, 2, 2, count_include_pad=False), MAP),
     "a maximum": (lambda x: functional.max_pool2d(x, 2), MAP),
     "indices": (lambda x: functional.max_pool2d(x, 2, return_indices=True)[1].float(), MAP),

@@ -200,5 +200,22 @@ def _pooled(operator: Operator, rank: int, read: _Readers) -> str:
     given |= {"counts": operator.keywords.get("count_include_pad", given.get("counts", True))}
     padding = given.get("padding", 0)
     pads = any(padding) if isinstance(padding, (list, tuple)) else bool(padding)
-    is_plain = not given.get("ceil") and given.get("divisor") is None and len(given["x"].shape) == rank + 2
+    is_plain = given.get("divisor") is None and len(given["x"].shape) == rank + 2
+    if given.get("ceil") and not _ends_evenly(given, rank, operator.outputs[0].shape[2:]):
+        return ""
     return "what is padded counts for the average" if pads and not given["counts"] and is_plain else ""
+
+
+def _ends_evenly(given: Mapping[str, Any], rank: int, sizes: tuple[int, ...]) -> bool:
+    """Whether the last windows of a pooling end where its input and padding do, so that to round sizes up changes nothing."""
+
+    def of_each(value: Any) -> tuple[int, ...]:
+        values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+        return values * rank if len(values) == 1 else values
+
+    kernel, padding = of_each(given["kernel"]), of_each(given.get("padding", 0))
+    stride = of_each(given.get("stride") or given["kernel"])
+    return all(
+        (count - 1) * step + window <= size + 2 * pad
+        for count, step, window, size, pad in zip(sizes, stride, kernel, given["x"].shape[2:], padding, strict=True)
+    )

@@ -25,7 +25,11 @@ def mends(captured: Collection[Any]) -> Mapping[Any, Replacement]:
 
     ``captured`` are the operators of the program as it was captured: a pooling gives indices only where they are asked for there.
     """
-    indexed = {operator: each for operator, each in _INDEXED.items() if operator in captured}
+    indexed = {
+        operator: each
+        for operator, each in _INDEXED.items()
+        if operator in captured or _OF_ONE_AXIS.get(operator) in captured
+    }
     always = {operator: found for operator in _FAILING if (found := supplied(operator)) is not None}
     return {**_MENDS, **always, **indexed}
 
@@ -257,6 +261,8 @@ _INDEXED = {
     if (replacement := shared(operator)) is not None
 }
 """What gives zeros for indices."""
+_OF_ONE_AXIS = {aten.max_pool2d_with_indices.default: aten.max_pool1d_with_indices.default}
+"""By an operator another that is made of it."""
 _MENDS: dict[Any, Replacement] = {
     aten.sum.dim_IntList: Replacement(_sum, BIT_EQUAL),
     aten.addmm.default: Replacement(_addmm, BIT_EQUAL),
