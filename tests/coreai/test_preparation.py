@@ -161,6 +161,7 @@ def test_a_buffer_that_is_written_before_it_is_read_is_no_state(tmp_path: Path) 
     found = modellint.export(Scratch().eval(), example, destination="coreai", output=tmp_path / "net.aimodel")
     assert found.verification.ok
     assert not found.summary.states
+    assert "frequencies is written before it is read, and is no state" in found.summary.notes
 
 
 class Overlapping(nn.Module):

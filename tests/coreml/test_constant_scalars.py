@@ -178,3 +178,10 @@ def test_a_buffer_that_is_written_before_it_is_read_needs_no_state() -> None:
     assert found.verification.ok
     assert found.summary.target == "iOS15"
     assert not found.summary.states
+    assert "frequencies is written before it is read, and is no state" in found.summary.notes
+
+
+def test_such_a_buffer_is_a_state_where_states_are_asked_for() -> None:
+    example = torch.randn(6, 4), torch.arange(6)
+    found = modellint.export(Scratch().eval(), example, frontend="export", deployment_target="iOS18", states=True)
+    assert [feature.name for feature in found.summary.states] == ["frequencies"]

@@ -12,14 +12,18 @@ import torch
 aten = torch.ops.aten
 
 
-def remove(program: Any) -> None:
-    """Take writes to buffers out of which nobody reads what was there before. This is done in the exported program itself."""
+def remove(program: Any) -> tuple[str, ...]:
+    """Take writes to buffers out of which nobody reads what was there before, in the exported program itself; a note of each.
+
+    Another function of a package may read what one writes: this is for packages of one function.
+    """
     buffers = program.graph_signature.inputs_to_buffers
     found = [
         node
         for node in program.graph.find_nodes(op="call_function", target=aten.copy_.default)
         if node.args[0].name in buffers and [*node.args[0].users] == [node] and _is_alike(*node.args[:2])
     ]
+    names = [buffers[node.args[0].name] for node in found]
     for node in found:
         if node.users:
             with program.graph.inserting_before(node):
@@ -29,6 +33,7 @@ def remove(program: Any) -> None:
         program.graph.erase_node(node)
     if found:
         program.graph_module.recompile()
+    return tuple(f"{name} is written before it is read, and is no state" for name in names)
 
 
 def _is_alike(buffer: Any, value: Any) -> bool:

@@ -130,9 +130,9 @@ def captured(
     with prepared(model, inputs) as ready:
         program, asked = constant_scalars.exported(model, inputs, as_example)
     asserted_values.remove(program)
-    unread_states.remove(program)
+    unread = unread_states.remove(program)
     program, changed = padded(program)
-    return program, (*ready.notes, *asked, *changed), ready.outputs
+    return program, (*ready.notes, *asked, *unread, *changed), ready.outputs
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

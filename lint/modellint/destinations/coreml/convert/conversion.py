@@ -24,6 +24,7 @@ from modellint.destinations.coreml.private.entry_points import ct, lowered_graph
 from modellint.destinations.coreml.private.failed_fusion import failed_fusion
 from modellint.destinations.coreml.private.mil_programs import program_of
 from modellint.destinations.coreml.private.pass_overhead import lean_passes
+from modellint.destinations.export_options import STATES_SINCE
 
 if TYPE_CHECKING:
     from torch import nn
@@ -183,8 +184,9 @@ def _captured(
             if not supplied:
                 return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
             program, asked = constant_scalars.exported(model, inputs)
-            unread_states.remove(program)
-            return _Exports(program, outputs, (*notes, *asked), supplied)
+            # From iOS 18 on there are states, which other functions of a package may read.
+            unread = unread_states.remove(program) if destination.ios < STATES_SINCE else ()
+            return _Exports(program, outputs, (*notes, *asked, *unread), supplied)
         except NotConverted:
             raise
         except Exception as error:
