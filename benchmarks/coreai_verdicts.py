@@ -296,7 +296,9 @@ def _converted(exported: Any, args: Sequence[Any], expected: Sequence[Any]) -> d
                     for name, leaf in zip(names, leaves, strict=True)
                     if name in described.input_names
                 }
-                first = {name: NDArray(exported.state_dict[buffer].numpy().copy()) for name, buffer in states.items()}
+                # What is not saved stands among the constants.
+                held = {**exported.constants, **exported.state_dict}
+                first = {name: NDArray(held[buffer].numpy().copy()) for name, buffer in states.items()}
                 written = exported.graph_signature.user_inputs_to_mutate.values()
                 given = zip(names, leaves, strict=True)
                 first |= {name: NDArray(leaf.numpy().copy()) for name, leaf in given if name in written}
