@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -240,12 +241,14 @@ def by_itself(kind: str, folder: str, name: str) -> dict[str, Any]:
     torch.manual_seed(0)
     try:
         model, args = dict(models(kind, folder))[name]()
-        exported = torch.export.export(model.eval(), tuple(args))
         with torch.no_grad():
-            expected = torch.utils._pytree.tree_leaves(model(*args))
+            expected = torch.utils._pytree.tree_leaves(model.eval()(*args))
+        began = time.perf_counter()
+        exported = torch.export.export(model, tuple(args))
     except Exception as error:
         return {"runs": False, "stage": "capture", "message": f"{type(error).__name__}: {error}"[:300]}
-    return _converted(exported, args, expected)
+    result = _converted(exported, args, expected)
+    return {**result, "seconds": round(time.perf_counter() - began, 2)}
 
 
 def as_saved(folder: str) -> dict[str, Any]:
@@ -345,6 +348,11 @@ def report(paths: Iterable[Path]) -> int:
             )
         ran = [row for row in here if row["truth"]["runs"]]
         print(f"  {len(ran)} ran, {sum(row['truth']['off'] <= 1e-4 for row in ran)} within 1e-4 of scale")
+        if ratios := [row["seconds"] / row["truth"]["seconds"] for row in ran if row["truth"].get("seconds")]:
+            middle = statistics.median(ratios)
+            print(
+                f"  a check takes {middle:.2f} times as long as to capture, convert and run (median of {len(ratios)})"
+            )
         for row in here:
             if row["converts"] != row["truth"]["runs"]:
                 print(f"  DIFFERS {row['name']}: {row['blockers']} · {_told(row['truth'])}")
