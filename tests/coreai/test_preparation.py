@@ -173,3 +173,17 @@ def test_windows_that_overlap_are_folded(tmp_path: Path) -> None:
     example = torch.randn(1, 256, 62, generator=torch.Generator().manual_seed(0))
     found = modellint.export(Overlapping().eval(), (example,), destination="coreai", output=tmp_path / "net.aimodel")
     assert found.verification.ok
+
+
+class OnePlace(nn.Module):
+    """Places that tensors without axes name, also counted from the end."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        at = y.argmax()
+        return x[at], x[..., at] + x[at - 4, ...].sum() + x.index_select(0, at)[:, :4]
+
+
+def test_one_place_that_a_tensor_names(tmp_path: Path) -> None:
+    example = torch.randn(4, 4), torch.randn(4)
+    found = modellint.export(OnePlace().eval(), example, destination="coreai", output=tmp_path / "net.aimodel")
+    assert found.verification.ok

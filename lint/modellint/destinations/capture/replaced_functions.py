@@ -61,6 +61,9 @@ class Substituting(TorchFunctionMode):
         if function in _INDEXING and _is_chosen_by_list(args[1]):
             self.was_used = True
             args = (args[0], _by_places(args[1]), *args[2:])
+        if function in _SELECTING and isinstance(args[-1], torch.Tensor) and args[-1].dim() == 0:
+            self.was_used = True
+            args = (*args[:-1], args[-1].reshape(1))
         if function in _PLACED and self.fixed:
             self.was_used = True
             self.notes["as_strided takes the elements by their places"] = None
@@ -188,6 +191,8 @@ def _by_places(index: Any) -> Any:
     return [at for at, value in enumerate(index) if value] if _is_list_of_truths(index) else index
 
 
+_SELECTING = (torch.index_select, torch.Tensor.index_select)
+"""coremltools gives a tensor of one axis less where their index has none."""
 _FINDING = (torch.nonzero, torch.Tensor.nonzero)
 _ROWS = (*_FINDING, torch.where)
 

@@ -6,7 +6,13 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.destinations.capture import asserted_values, constant_scalars, torch_export, unread_states
+from modellint.destinations.capture import (
+    asserted_values,
+    constant_scalars,
+    selected_places,
+    torch_export,
+    unread_states,
+)
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
 from modellint.destinations.capture.preparation import apart, prepared
 from modellint.destinations.capture.static_padding.program import padded
@@ -131,6 +137,7 @@ def captured(
         program, asked = constant_scalars.exported(model, inputs, as_example)
     asserted_values.remove(program)
     unread = unread_states.remove(program)
+    selected_places.by_tensors(program)
     program, changed = padded(program)
     return program, (*ready.notes, *asked, *unread, *changed), ready.outputs
 
