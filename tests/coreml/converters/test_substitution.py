@@ -88,3 +88,14 @@ class Packed(nn.Module):
 def test_packed_sequences(options: dict[str, bool]) -> None:
     model, x = Packed(nn.LSTM(2, 4, **options)), torch.randn(5, 3, 2)
     torch.testing.assert_close(executed(model, "trace", x), model(x))
+
+
+class Selected(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.index_select(0, x[:, 0].argmax()) * 2
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_an_index_without_axes_leaves_the_axis(route: str) -> None:
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(executed(Selected(), route, x), Selected()(x))
