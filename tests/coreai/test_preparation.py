@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import modellint
+from modellint.destinations.capture import selected_places
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -187,3 +188,18 @@ def test_one_place_that_a_tensor_names(tmp_path: Path) -> None:
     example = torch.randn(4, 4), torch.randn(4)
     found = modellint.export(OnePlace().eval(), example, destination="coreai", output=tmp_path / "net.aimodel")
     assert found.verification.ok
+
+
+class WrittenPlace(nn.Module):
+    """What is selected is a view, and is written to."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        z = x * 2
+        z[y.argmax()].zero_()
+        return z
+
+
+def test_a_place_that_is_written_to_is_left_as_it_is() -> None:
+    program = torch.export.export(WrittenPlace(), (torch.randn(4, 4), torch.randn(4)))
+    selected_places.by_tensors(program)
+    assert program.graph.find_nodes(op="call_function", target=torch.ops.aten.select.int)

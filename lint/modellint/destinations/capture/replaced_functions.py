@@ -61,9 +61,9 @@ class Substituting(TorchFunctionMode):
         if function in _INDEXING and _is_chosen_by_list(args[1]):
             self.was_used = True
             args = (args[0], _by_places(args[1]), *args[2:])
-        if function in _SELECTING and isinstance(args[-1], torch.Tensor) and args[-1].dim() == 0:
+        if function in _SELECTING and len(args) == 3 and args[2].dim() == 0:
             self.was_used = True
-            args = (*args[:-1], args[-1].reshape(1))
+            args = (*args[:2], args[2].reshape(1))
         if function in _PLACED and self.fixed:
             self.was_used = True
             self.notes["as_strided takes the elements by their places"] = None
