@@ -106,7 +106,7 @@ class ConvertedOtherwise(Rule):
                 )
 
 
-_ADVICE = "`modellint export` writes it in other operators"
+_ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
