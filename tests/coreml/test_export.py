@@ -615,6 +615,22 @@ def test_input_may_be_returned_as_it_is(frontend: str) -> None:
     assert [output.name for output in result.summary.outputs] == ["logits", "mask_output"]
 
 
+class Twice(nn.Module):
+    """Returns a tensor under two names, as classes of outputs do with the last of the hidden states."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        """Of two tensors, as three outputs."""
+        y = x * 2
+        return {"last": y, "all": (x + 1, y)}
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_an_output_that_is_returned_twice_has_both_names(frontend: str) -> None:
+    result = modellint.export(Twice(), (torch.rand(2, 3),), frontend=frontend, precision="fp32")
+    assert result.verification.verdict == AGREES
+    assert [output.name for output in result.summary.outputs] == ["last", "all_0", "all_1"]
+
+
 @pytest.mark.parametrize("frontend", ["trace", "export"])
 def test_output_may_be_called_as_an_input(frontend: str) -> None:
     result = modellint.export(Denoising(), (torch.rand(2, 3),), frontend=frontend, precision="fp32")

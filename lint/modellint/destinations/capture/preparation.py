@@ -156,8 +156,13 @@ def _returning(model: nn.Module, kept: list[int]) -> Iterator[None]:
     def flat(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         leaves = pytree.tree_leaves(forward(*args, **kwargs), is_leaf=_is_absent)
         given = {id(leaf) for leaf in pytree.tree_leaves((args, kwargs))}
-        # An input that is returned as it is gets a name of its own as an output only behind an operation.
-        return tuple(leaves[at].reshape(leaves[at].shape) if id(leaves[at]) in given else leaves[at] for at in kept)
+        returned = []
+        for leaf in (leaves[at] for at in kept):
+            # An input that is returned as it is gets a name of its own as an output only behind an operation; so does an output
+            # that is returned twice.
+            returned.append(leaf.reshape(leaf.shape) if id(leaf) in given else leaf)
+            given.add(id(leaf))
+        return tuple(returned)
 
     # That of a method which stands in the class's place holds the model itself, too.
     flat.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
