@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import modellint
 from modellint.destinations.capture import selected_places
+from modellint.destinations.coreai.converter_process import ConverterProcess
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -203,3 +205,48 @@ def test_a_place_that_is_written_to_is_left_as_it_is() -> None:
     program = torch.export.export(WrittenPlace(), (torch.randn(4, 4), torch.randn(4)))
     selected_places.by_tensors(program)
     assert program.graph.find_nodes(op="call_function", target=torch.ops.aten.select.int)
+
+
+class Twice(nn.Module):
+    """Returns a tensor under two names, as classes of outputs do with the last of the hidden states."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor | tuple[Tensor, ...]]:
+        y = x * 2
+        return {"last": y, "all": (x + 1, y)}
+
+
+def test_an_output_that_is_returned_twice_has_both_names(tmp_path: Path) -> None:
+    package = tmp_path / "net.aimodel"
+    exported = modellint.export(Twice().eval(), (torch.randn(2, 3),), destination="coreai", output=package)
+    assert exported.verification.verdict == "agrees"
+    assert [output.name for output in exported.summary.outputs] == ["last", "all_0", "all_1"]
+
+
+class Scaled(nn.Module):
+    """Converts, and computes something else: coreai-torch does not read ``alpha``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(x, x.abs(), alpha=3)
+
+
+@pytest.mark.parametrize(
+    ("model", "supplied"), [(nn.Linear(3, 3), False), (Scaled(), True)], ids=["as it is", "mended"]
+)
+def test_what_a_check_converts_an_export_need_not(
+    model: nn.Module, supplied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    usual = ConverterProcess._ask
+
+    def ask(self: ConverterProcess, seconds: float, **request: Any) -> Any:
+        asked.append(request["do"])
+        return usual(self, seconds, **request)
+
+    monkeypatch.setattr(ConverterProcess, "_ask", ask)
+    package = tmp_path / "net.aimodel"
+    exported = modellint.export(model.eval(), (torch.randn(2, 3),), destination="coreai", output=package)
+    assert exported.verification.verdict == "agrees"
+    assert asked.count("prepare") == 1
+    # What the check says is of the model without help.
+    assert ("OPS007" in {finding.code for finding in exported.report.diagnostics}) == supplied
+    assert any(change.kind == "mended" for change in exported.summary.changes) == supplied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 import sys
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from modellint.destinations.capture import torch_export
 from modellint.live.capture.fake_tensor_run import capture
 from modellint.live.capture.records import Run, TensorFact
 from modellint.live.inputs.model_inputs import Inputs
@@ -533,3 +535,43 @@ def test_two_inputs_with_one_flexible_size() -> None:
     run = capture(Subject(Does(lambda self, ids, mask: ids * mask), inputs, Path(), Destination()), symbolic=True)
     assert run.failure is None
     assert str(run.output.shape[1]) in ("L", "L2")
+
+
+class Branching(nn.Module):
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        self.amount = amount
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + self.amount, lambda x: x - 1, (x,))
+
+
+def _plus(amount: float) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
+    return lambda net, x: functional.relu(x) + amount
+
+
+@pytest.mark.parametrize(
+    ("model", "other", "same"),
+    [
+        (Does(_plus(1)), Does(_plus(1)), True),
+        (Does(_plus(1)), Does(_plus(2)), False),
+        (Does(_plus(1)), Does(lambda net, x: functional.relu(x)), False),
+        (Does(lambda net, x: x.flatten(1)), Does(lambda net, x: x.flatten(2)), False),
+        # What programs within it do, is not looked at.
+        (Branching(1.0), Branching(2.0), False),
+    ],
+    ids=["alike", "number", "shorter", "argument", "branch"],
+)
+def test_two_captures_are_the_same_program(model: nn.Module, other: nn.Module, same: bool) -> None:
+    inputs = Inputs.of((X,))
+    programs = [torch_export.exported(each.eval(), inputs) for each in (model, other)]
+    assert torch_export.is_same(*programs) == same
+
+
+def test_programs_with_other_weights_differ() -> None:
+    model, inputs = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval(), Inputs.of((X,))
+    program = torch_export.exported(model, inputs)
+    copied = copy.deepcopy(model)
+    assert torch_export.is_same(program, torch_export.exported(copied, inputs))
+    copied[1].running_mean[2] += 1
+    assert not torch_export.is_same(program, torch_export.exported(copied, inputs))

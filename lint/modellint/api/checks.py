@@ -60,7 +60,7 @@ def check_model(
     codes = codes_of(select), codes_of(ignore)
     with reporting(progress, model) as entered:
         examined = examine(model, example_inputs, checkpoint, *codes, root, settings, varying, entered=entered)
-    return report_of(*examined)
+    return report_of(examined.diagnostics, examined.conversion)
 
 
 def fix_model(
@@ -92,7 +92,8 @@ def fix_model(
     settings = chosen(frontend, deployment_target, precision, destination)
     with reporting(progress, model) as entered:
         result, home = fixed(model, example_inputs, root, settings, entered)
-        left = report_of(*examine(result.model, example_inputs, None, None, None, home, settings, entered=entered))
+        examined = examine(result.model, example_inputs, None, None, None, home, settings, entered=entered)
+    left = report_of(examined.diagnostics, examined.conversion)
     return result.model, replace(left, fixed=result.applied, undone=result.undone)
 
 

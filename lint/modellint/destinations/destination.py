@@ -225,8 +225,12 @@ class Destination(ABC):
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
+        subject: Subject | None = None,
     ) -> Exported:
-        """Fix, convert, save and verify a model, which is left as it was: a package ``name`` in ``folder``. Raises ``OptionError``."""
+        """Fix, convert, save and verify a model, which is left as it was: a package ``name`` in ``folder``. Raises ``OptionError``.
+
+        Of a ``subject`` of this model and these inputs, as it was checked, what was captured and converted may be shared.
+        """
 
     def export_language_model(
         self,

@@ -65,6 +65,7 @@ class Subject:
         checkpoint: Mapping[str, Any] | None = None,
         judge: Callable[[Subject], tuple[Verdict, ...]] | None = None,
         execute: Callable[[Subject], Verification] | None = None,
+        is_exported: bool = False,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -77,6 +78,8 @@ class Subject:
         """What the destination answers that is asked whether the model converts."""
         self.execute = execute
         """What it answers that is to convert and execute the model."""
+        self.is_exported = is_exported
+        """Whether an export of this model on these inputs follows, which may share what is captured and converted."""
         self.results: dict[object, Any] = {}
         """What each analysis found, or was supplied with."""
 

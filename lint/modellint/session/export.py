@@ -69,14 +69,15 @@ def exported(
     with undisturbed(), unchanged(model, inputs, values=False):
         destination.check_export(model, inputs, options, seed)
     # What else converts it, the export itself tells.
-    diagnostics, conversion = examine(
-        model, example_inputs, None, None, None, root, chosen, varying, -math.inf, entered
+    examined = examine(
+        model, example_inputs, None, None, None, root, chosen, varying, -math.inf, entered, is_exported=True
     )
+    diagnostics = examined.diagnostics
     with _folder(output) as folder, undisturbed():
         package = folder / (_IN_MEMORY if output is None else output.name)
         session = session_of(model, job, Export(options, package), seed=seed, entered=entered)
         with temporaries_in(folder), unchanged(model, inputs, values=False):
-            summary = session.export(model, inputs, options, package, job.rules, diagnostics)
+            summary = session.export(model, inputs, options, package, job.rules, diagnostics, checked=examined.subject)
         mlmodel = None
         if summary.writable or (summary.converts and force):
             package = folder / summary.package
@@ -88,7 +89,7 @@ def exported(
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
                 mlmodel = destination.opened(output, in_memory=False)
-    return Outcome(mlmodel, summary, diagnostics, conversion)
+    return Outcome(mlmodel, summary, diagnostics, examined.conversion)
 
 
 def exported_language_model(

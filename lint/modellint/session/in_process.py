@@ -43,6 +43,7 @@ from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
     from modellint.destinations.destination import Destination
+    from modellint.live.subject import Subject
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.verification import Verification
 
@@ -97,6 +98,16 @@ def session_of(
     return Session(request, lambda: time.monotonic() + spare, entered)
 
 
+class Examined(NamedTuple):
+    """A model that was checked."""
+
+    diagnostics: list[Diagnostic]
+    conversion: Conversion | None
+    """None where that was not asked for."""
+    subject: Subject | None
+    """What was checked, with what analyses found; None where it could not be."""
+
+
 def examine(
     model: nn.Module,
     example_inputs: Any,
@@ -108,11 +119,12 @@ def examine(
     varying: Varying | None = None,
     spare: float = SPARE,
     entered: Entered = silent,
-) -> tuple[list[Diagnostic], Conversion | None]:
+    is_exported: bool = False,
+) -> Examined:
     """What ``modellint.check_model`` finds, sorted, and what is said of the conversion, if that was asked for.
 
     ``chosen`` are values of settings that go before those of the project; ``spare`` the seconds that there are for trying what else
-    converts the model; ``entered`` is told each stage.
+    converts the model; ``entered`` is told each stage; ``is_exported``: an export of the model follows.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
@@ -133,10 +145,10 @@ def examine(
     except lazy_parameters.Unshaped as error:
         session.enter("building")
         finding = session.cannot_run(str(error), advice=error.advice)
-        return [finding._replace(target=None)] if "LNT003" in rules else [], None
+        return Examined([finding._replace(target=None)] if "LNT003" in rules else [], None, None)
     with undisturbed(), unchanged(model, inputs, values=False):
         has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
-        subject = session.subject(model, inputs, has_values, weights)
+        subject = session.subject(model, inputs, has_values, weights, is_exported)
         failures = [finding for finding in session.run(subject, rules) if finding.code in rules]
         answer = session.check(subject, rules, failures, asks=_asks, tries=spare > 0)
     shown = tuple(
@@ -148,7 +160,7 @@ def examine(
     conversion = answer.conversion
     if conversion is not None:
         conversion = conversion._replace(miscompilations=merge.miscompilations(left, rules, conversion.destination))
-    return left, conversion
+    return Examined(left, conversion, subject)
 
 
 def fixed(

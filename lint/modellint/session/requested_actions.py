@@ -72,8 +72,9 @@ class Session:
         inputs: Inputs | None,
         has_values: bool = True,
         checkpoint: Any = None,
+        is_exported: bool = False,
     ) -> Subject:
-        """A model as rules see it."""
+        """A model as rules see it; ``is_exported``: an export of it follows."""
         return Subject(
             model,
             inputs,
@@ -83,6 +84,7 @@ class Session:
             checkpoint=checkpoint,
             judge=judge,
             execute=execute,
+            is_exported=is_exported,
         )
 
     # What is answered
@@ -195,12 +197,22 @@ class Session:
         rules: Mapping[str, Rule],
         known: Sequence[Diagnostic],
         specs: Sequence[InputSpec] = (),
+        checked: Subject | None = None,
     ) -> Exported:
-        """Fix, convert, save and verify a model, of which the rules' findings are ``known``. Raises ``OptionError``."""
-        subject = self.subject(model, inputs)
+        """Fix, convert, save and verify a model, of which the rules' findings are ``known``. Raises ``OptionError``.
+
+        ``checked`` is the subject that they were found of, if that is of these inputs.
+        """
+        subject = checked or self.subject(model, inputs)
         destination, told = destination_of(subject), faults(subject, rules, known)
 
-        def attempt(model: nn.Module, inputs: Inputs, folder: Path, specs: Sequence[InputSpec] = ()) -> Exported:
+        def attempt(
+            model: nn.Module,
+            inputs: Inputs,
+            folder: Path,
+            specs: Sequence[InputSpec] = (),
+            checked: Subject | None = None,
+        ) -> Exported:
             return destination.export(
                 model,
                 inputs,
@@ -213,9 +225,10 @@ class Session:
                 seed=self.request.seed,
                 progress=self.enter,
                 faults=told,
+                subject=checked,
             )
 
-        exported = attempt(model, inputs, package.parent, specs)
+        exported = attempt(model, inputs, package.parent, specs, checked)
         if exported.writable or exported.advice or time.monotonic() > self._end():
             return exported
         try:
@@ -266,14 +279,14 @@ class Session:
         Raises ``OptionError``.
         """
         self.enter("checking")
-        subject = self.subject(model, inputs)
+        subject = self.subject(model, inputs, is_exported=True)
         destination_of(subject).check_export(model, inputs, options, self.request.seed)
         # What else converts it, the export itself tells.
         answer = self.check(subject, rules, self.run(subject, rules), tries=False)
         run = captured_run(subject)
         if run is not None and run.failure is not None and run.failure.kind != "data":
             return answer
-        exported = self.export(model, inputs, options, package, rules, answer.diagnostics, specs)
+        exported = self.export(model, inputs, options, package, rules, answer.diagnostics, specs, subject)
         return answer._replace(exported=exported)
 
     def export_language_model(self, model: nn.Module, wanted: LanguageModel, package: Path) -> ExportedLanguageModel:

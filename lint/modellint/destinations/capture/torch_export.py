@@ -6,6 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -46,6 +47,35 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
         for given in node.all_input_nodes:
             given.users.setdefault(node)
     return program
+
+
+def is_same(program: Any, other: Any) -> bool:
+    """Whether two exported programs are the same: their nodes, in names and order, what they take and give, and every weight.
+
+    Not of such as hold others: branches, loops.
+    """
+    if any(node.op == "get_attr" for node in program.graph.nodes):
+        return False
+    if program.graph_signature != other.graph_signature or program.range_constraints != other.range_constraints:
+        return False
+    for held, others in ((program.state_dict, other.state_dict), (program.constants, other.constants)):
+        if list(held) != list(others) or not all(_is_equal(held[name], others[name]) for name in held):
+            return False
+    pairs = zip_longest(program.graph.nodes, other.graph.nodes)
+    return all(None not in pair and _written(pair[0]) == _written(pair[1]) for pair in pairs)
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    if not (isinstance(value, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return value is other
+    if value.dtype != other.dtype or value.stride() != other.stride():
+        return False
+    return value is other or torch.equal(value.detach(), other.detach())
+
+
+def _written(node: Any) -> tuple[str, ...]:
+    """A node in words."""
+    return node.op, node.name, str(node.target), repr(node.args), repr(node.kwargs), repr(node.meta.get("val"))
 
 
 def _is_transform(node: Any) -> bool:

@@ -58,12 +58,14 @@ class Converted(NamedTuple):
 class Converter:
     """The process of the converter, and what it has made of one model; the model must not change between.
 
-    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong. ``ahead``: with those too, for
+    the export that follows.
     """
 
-    def __init__(self, process: ConverterProcess | None = None, supplies: bool = False) -> None:
+    def __init__(self, process: ConverterProcess | None = None, supplies: bool = False, ahead: bool = False) -> None:
         self.process = process or ConverterProcess()
         self._supplies = supplies
+        self._ahead = ahead
         self._converted: Converted | None = None
         if process is None:
             weakref.finalize(self, self.process.close)
@@ -72,14 +74,15 @@ class Converter:
         """The model converted once, as it is; it has to be at rest."""
         if self._converted is None:
             package = self.process.new_path(f"model{SUFFIX}")
-            self._converted = convert(self.process, model, inputs, project, package, supplies=self._supplies)
+            supplies, ahead = self._supplies, self._ahead
+            self._converted = convert(self.process, model, inputs, project, package, supplies=supplies, ahead=ahead)
         return self._converted
 
 
 @analysis
 def shared_converter(subject: Subject) -> Converter:
     """The converter of a subject's model on its inputs, as it is."""
-    return Converter()
+    return Converter(ahead=subject.is_exported)
 
 
 def convert(
@@ -91,10 +94,12 @@ def convert(
     names: Sequence[str] = (),
     supplies: bool = False,
     as_example: bool = False,
+    ahead: bool = False,
 ) -> Converted:
     """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs.
 
-    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong. ``as_example``: with the branches
+    ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong; ``ahead``: those are asked for
+    next. ``as_example``: with the branches
     and numbers that the example's values lead to, if it cannot be captured else; such a package has to be compared.
     """
     import time
@@ -114,7 +119,7 @@ def convert(
     taken = time.perf_counter() - began
     operators = frozenset(torch_export.operator_of(node) for node in program.graph.nodes if node.op == "call_function")
     try:
-        prepared = process.prepare(program, package, names, supplies)
+        prepared = process.prepare(program, package, names, supplies, ahead)
     except Died as error:
         return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
     except Failed as error:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_structure
 
-from modellint.destinations.capture.torch_export import origin_of
+from modellint.destinations.capture import torch_export
 from modellint.results.conversion_verdict import Supply
 
 _START = (
@@ -106,6 +106,14 @@ class Prepared(NamedTuple):
     """The decompositions of ours that took part."""
 
 
+class _Ahead(NamedTuple):
+    """A program that was converted with decompositions of our own, before that was asked for."""
+
+    program: Any
+    package: str
+    prepared: Prepared
+
+
 class ConverterProcess:
     """One process of the converter, started when it is first asked, and again after it died."""
 
@@ -116,6 +124,7 @@ class ConverterProcess:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._opened: str | None = None
         self._count = 0
+        self._ahead: _Ahead | None = None
 
     def close(self) -> None:
         """End the process, and remove the folder."""
@@ -137,71 +146,77 @@ class ConverterProcess:
         self._count += 1
         return self.path(f"{self._count}-{name}")
 
-    def prepare(self, program: Any, package: str, names: Sequence[str] = (), supplies: bool = False) -> Prepared:
+    def prepare(
+        self, program: Any, package: str, names: Sequence[str] = (), supplies: bool = False, ahead: bool = False
+    ) -> Prepared:
         """Decompose an exported program and convert it to a package; all that the converter refuses. Raises ``Died`` and ``Failed``.
 
-        ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong.
+        ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong. ``ahead``: with those too,
+        as that will be asked for next: once for both where none of them takes part.
         """
-        file = self.path("program.pt2")
         _flatten_outputs(program)
+        if supplies and not names and (known := self._taken(program, package)) is not None:
+            return known
+        file = self.path("program.pt2")
         try:
-            torch.export.save(program, file)
+            _save(program, file)
         except Exception as error:
             # Tensors that a transform such as `vmap` left in the program have no memory of their own.
             raise Failed("the program cannot be saved", " ".join(str(error).split())) from error
         spaces = {getattr(node.target, "namespace", "") for node in program.graph.nodes}
         libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
+        supplied = self.new_path(f"supplied{Path(package).suffix}") if ahead else ""
+        request = {"program": file, "names": list(names), "libraries": libraries, "supplies": supplies}
         try:
-            answer = self._ask(
-                TO_CONVERT,
-                do="prepare",
-                program=file,
-                package=package,
-                names=list(names),
-                libraries=libraries,
-                supplies=supplies,
-            )
+            answer = self._ask(TO_CONVERT, do="prepare", package=package, ahead=supplied, **request)
+        except Died:
+            if not ahead:
+                raise
+            # It may be one of those that it dies of.
+            return self.prepare(program, package, names, supplies)
         except Failed:
             # It knows the operators of PyTorch and of those libraries, and cannot read a program with others.
             if not (unknown := _of_others(program, spaces - {name.partition(".")[0] for name in libraries})):
                 raise
             return Prepared(unknown, None, False, 0.0)
-        refusals = tuple(
-            Refusal(entry["kind"], entry["message"], None if entry["node"] is None else _frame(entry["node"]))
-            for entry in answer["refusals"]
-        )
-        interface = answer["interface"]
-        return Prepared(
-            refusals,
-            None
-            if interface is None
-            else Interface(tuple(interface["inputs"]), tuple(interface["outputs"]), interface["states"]),
-            answer["complete"],
-            answer["seconds"],
-            tuple(Supply(*entry) for entry in answer["supplied"]),
-        )
+        prepared = _prepared(answer)
+        if ahead:
+            first = answer["ahead"]
+            self._ahead = _Ahead(program, supplied if first else package, _prepared(first) if first else prepared)
+        return prepared
 
-    def departure(self, inputs: Sequence[Tensor], nudged: Sequence[Tensor]) -> Departed | None:
-        """The first node of the program that was converted last that departs on inputs; None where none does by itself.
+    def _taken(self, program: Any, package: str) -> Prepared | None:
+        """What came of the same program before it was asked for, its package where it is to be; None where there is none."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or self._process is None or not torch_export.is_same(ahead.program, program):
+            return None
+        if ahead.prepared.interface is not None:
+            self._ask(TO_RUN, do="copy", package=ahead.package, to=package)
+        return ahead.prepared
+
+    def departure(self, package: str, inputs: Sequence[Tensor], nudged: Sequence[Tensor]) -> Departed | None:
+        """The first node of a package's program that departs on inputs; None where none does by itself.
 
         ``nudged`` are the inputs changed by rounding. Raises ``Died`` and ``Failed``.
         """
         given = self.new_path("departure.in")
         torch.save({"inputs": list(inputs), "nudged": list(nudged)}, given)
         self._opened = None
-        answer = self._ask(TO_CONVERT, do="departure", inputs=given, package=self.new_path("departure.aimodel"))
+        written = self.new_path("departure.aimodel")
+        answer = self._ask(TO_CONVERT, do="departure", of=package, inputs=given, package=written)
         node = answer["node"]
         return None if node is None else Departed(_frame(node), answer["off"], tuple(answer["shape"]))
 
-    def that_fail(self, inputs: Sequence[Tensor]) -> tuple[Frame, ...]:
-        """The first node of the program that was converted last that the runtime cannot run, and its like; none where it runs all.
+    def that_fail(self, package: str, inputs: Sequence[Tensor]) -> tuple[Frame, ...]:
+        """The first node of a package's program that the runtime cannot run, and its like; none where it runs all.
 
         Raises ``Died`` and ``Failed``.
         """
         given = self.new_path("failing.in")
         torch.save(list(inputs), given)
         self._opened = None
-        answer = self._ask(TO_CONVERT, do="that_fail", inputs=given, package=self.new_path("failing.aimodel"))
+        written = self.new_path("failing.aimodel")
+        answer = self._ask(TO_CONVERT, do="that_fail", of=package, inputs=given, package=written)
         return tuple(map(_frame, answer["nodes"]))
 
     def describe(self, package: str, texts: Mapping[str, str]) -> None:
@@ -303,16 +318,47 @@ class ConverterProcess:
         process.wait()
 
 
+def _prepared(answer: Any) -> Prepared:
+    refusals = tuple(
+        Refusal(entry["kind"], entry["message"], None if entry["node"] is None else _frame(entry["node"]))
+        for entry in answer["refusals"]
+    )
+    interface = answer["interface"]
+    return Prepared(
+        refusals,
+        None
+        if interface is None
+        else Interface(tuple(interface["inputs"]), tuple(interface["outputs"]), interface["states"]),
+        answer["complete"],
+        answer["seconds"],
+        tuple(Supply(*entry) for entry in answer["supplied"]),
+    )
+
+
 def _of_others(program: Any, spaces: Set[str]) -> tuple[Refusal, ...]:
     """Refusals of the operators of these namespaces but PyTorch's own."""
     found = []
     for node in program.graph.nodes:
         if getattr(node.target, "namespace", "") in spaces - _OF_TORCH:
-            name, frames, module, _ = origin_of(node)
+            name, frames, module, _ = torch_export.origin_of(node)
             found.append(
                 Refusal("missing", f"coreai-torch has no converter for {name}", Frame(node.name, name, frames, module))
             )
     return tuple(found)
+
+
+def _save(program: Any, file: str) -> None:
+    """Save a program, without the check that a canonical form of it could be made, which takes half the time."""
+    from torch._export.serde import serialize
+
+    check = getattr(serialize, "canonicalize", None)
+    if check is not None:
+        serialize.canonicalize = lambda *_: None  # type: ignore[assignment]
+    try:
+        torch.export.save(program, file)
+    finally:
+        if check is not None:
+            serialize.canonicalize = check
 
 
 def _flatten_outputs(program: Any) -> None:

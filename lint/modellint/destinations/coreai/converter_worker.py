@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 _WORDS = 300
+_KEPT = 2
+"""How many of the programs that were converted are kept, with their weights: a model as it is, and as an export supplies it."""
 
 
 def main() -> None:
@@ -47,24 +49,34 @@ class _Worker:
         self._loop = asyncio.new_event_loop()
         self._function: Any = None
         self._opened: Any = None
-        self._exported: Any = None
-        """The program that was converted last, decomposed."""
+        self._exported: dict[str, Any] = {}
+        """The programs that were converted last, decomposed, by their packages."""
 
     def prepare(
-        self, program: str, package: str, names: list[str], libraries: list[str], supplies: bool
+        self, program: str, package: str, names: list[str], libraries: list[str], supplies: bool, ahead: str
     ) -> dict[str, Any]:
         """Decompose and convert; where that is refused, go on past each failure for the others.
 
-        ``supplies``: with decompositions of our own for what is missing, refused or wrong.
+        ``supplies``: with decompositions of our own for what is missing, refused or wrong. ``ahead`` is the package of one more
+        conversion with those, before, if there is to be one; where none of them takes part, it is the conversion without.
         """
-        import coreai_torch
-        import torch
-
         for library in libraries:
             # For the operators that it registers.
             with contextlib.suppress(Exception):
                 __import__(library)
-        captured, self._exported = torch.export.load(program), None
+        captured = _loaded(program)
+        if ahead:
+            first = self._prepared(captured, ahead, names, True)
+            if first["interface"] is not None and first["plain"]:
+                Path(ahead).rename(package)
+                self._exported[package] = self._exported.pop(ahead)
+                return {**first, "ahead": None}
+            return {**self._prepared(captured, package, names, False), "ahead": first}
+        return self._prepared(captured, package, names, supplies)
+
+    def _prepared(self, captured: Any, package: str, names: list[str], supplies: bool) -> dict[str, Any]:
+        import coreai_torch
+
         began = time.perf_counter()
         supply = _Supply(supplies, {node.target for node in captured.graph.nodes if node.op == "call_function"})
         while True:
@@ -80,7 +92,9 @@ class _Worker:
                 if supplies and supply.answers(exported, refusals):
                     continue
                 return _prepared(refusals, None, complete, began, supply)
-            self._exported = exported
+            self._exported[package] = exported
+            for older in list(self._exported)[:-_KEPT]:
+                del self._exported[older]
             return _prepared([], _interface(exported, names), True, began, supply)
 
     def _placed(self, exported: Any, refusal: dict[str, Any], package: str) -> list[dict[str, Any]]:
@@ -95,34 +109,36 @@ class _Worker:
         node = first_failing(exported, convert)
         return [refusal] if node is None else [{**refusal, "node": _node(each)} for each in of_one_kind(exported, node)]
 
-    def departure(self, inputs: str, package: str) -> dict[str, Any]:
-        """The first node of the program that was converted last whose value is not PyTorch's; ``package`` is written for that."""
+    def departure(self, of: str, inputs: str, package: str) -> dict[str, Any]:
+        """The first node of the program of a package whose value is not PyTorch's; ``package`` is written for that."""
         import torch
 
         from modellint.destinations.coreai.intermediate_values import first_departure
 
-        exported, given = self._exported, torch.load(inputs, weights_only=True)
-        run = partial(self._values, package, count(1), given["inputs"])
+        exported, given = self._exported[of], torch.load(inputs, weights_only=True)
+        run = partial(self._values, exported, package, count(1), given["inputs"])
         departed = first_departure(exported, run, given["inputs"], given["nudged"])
         if departed is None:
             return {"node": None}
         return {"node": _node(departed.node), "off": departed.error, "shape": list(departed.shape)}
 
-    def that_fail(self, inputs: str, package: str) -> dict[str, Any]:
-        """The first node of the program that was converted last that the runtime cannot run, and its like; ``package`` is written."""
+    def that_fail(self, of: str, inputs: str, package: str) -> dict[str, Any]:
+        """The first node of the program of a package that the runtime cannot run, and its like; ``package`` is written."""
         import torch
 
         from modellint.destinations.coreai.intermediate_values import first_failing, of_one_kind
 
-        run = partial(self._values, package, count(1), torch.load(inputs, weights_only=True))
-        node = first_failing(self._exported, lambda nodes: run(nodes, True))
-        return {"nodes": [] if node is None else [_node(each) for each in of_one_kind(self._exported, node)]}
+        exported = self._exported[of]
+        run = partial(self._values, exported, package, count(1), torch.load(inputs, weights_only=True))
+        node = first_failing(exported, lambda nodes: run(nodes, True))
+        return {"nodes": [] if node is None else [_node(each) for each in of_one_kind(exported, node)]}
 
-    def _values(self, package: str, numbers: Iterator[int], given: Any, nodes: Any, alone: bool) -> dict[str, Any]:
-        """The runtime's values of nodes of the program that was converted last, by name, beside its outputs or ``alone``."""
+    def _values(
+        self, exported: Any, package: str, numbers: Iterator[int], given: Any, nodes: Any, alone: bool
+    ) -> dict[str, Any]:
+        """The runtime's values of nodes of a decomposed program, by name, beside its outputs or ``alone``."""
         from modellint.destinations.coreai.intermediate_values import with_outputs
 
-        exported = self._exported
         place = package.replace(".", f"-{next(numbers)}.", 1)
         with with_outputs(exported, nodes, alone):
             copied = _copied(exported)
@@ -133,6 +149,15 @@ class _Worker:
         taken = zip(interface["inputs"], given, strict=True)
         states = {name: given[int(of)] if of.isdecimal() else buffers[of] for name, of in interface["states"].items()}
         return self._outputs({name: value for name, value in taken if name is not None}, states)[0]
+
+    def copy(self, package: str, to: str) -> dict[str, Any]:
+        """Have a package of a program that was converted elsewhere too."""
+        import shutil
+
+        copied = shutil.copytree if Path(package).is_dir() else shutil.copyfile
+        copied(package, to)
+        self._exported[to] = self._exported[package]
+        return {}
 
     def describe(self, package: str, texts: dict[str, str]) -> dict[str, Any]:
         """Write into a package who made it, its licence and what it does."""
@@ -200,6 +225,26 @@ class _Worker:
         )
 
 
+def _loaded(file: str) -> Any:
+    """A program that was saved. Its reader asks for the types of the same classes' fields again and again, most of its time."""
+    import typing
+
+    import torch
+
+    slow, known = typing.get_type_hints, {}
+
+    def remembered(asked: Any, *args: Any, **kwargs: Any) -> Any:
+        if asked not in known:
+            known[asked] = slow(asked, *args, **kwargs)
+        return known[asked]
+
+    typing.get_type_hints = remembered  # type: ignore[assignment]
+    try:
+        return torch.export.load(file)
+    finally:
+        typing.get_type_hints = slow
+
+
 def _converted(exported: Any, names: list[str]) -> Any:
     """A decomposed program converted; raises what the converter does."""
     import coreai_torch
@@ -224,6 +269,7 @@ def _prepared(
         "complete": complete,
         "seconds": time.perf_counter() - began,
         "supplied": [] if supply is None else supply.used(),
+        "plain": supply is None or supply.is_plain,
     }
 
 
@@ -236,6 +282,13 @@ class _Supply:
         """The operators of the program as it was captured."""
         self._supplied: dict[Any, Any] = {}
         self._used: dict[str, list[str]] = {}
+        self._is_left_out = False
+        """Whether a use was not decomposed here of an operator that stays whole only while it is in no table."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the program is the one that it would be without all this."""
+        return not self._used and not self._is_left_out
 
     def over(self, table: Any) -> Any:
         """A table of decompositions with these in it."""
@@ -245,6 +298,7 @@ class _Supply:
         from modellint.destinations.coreai.supplied_decompositions import composites
 
         self._used.clear()
+        self._is_left_out = False
         ours = {
             operator: self._noting(operator, "mended", table.get(operator), each)
             for operator, each in mends(self._captured).items()
@@ -279,6 +333,7 @@ class _Supply:
                     result = each.function(*args, **kwargs)
                 inside = False
             if result is NotImplemented:
+                self._is_left_out |= otherwise is None and operator._can_decompose()
                 return result if otherwise is None else otherwise(*args, **kwargs)
             name = f"{operator.namespace}::{str(operator).split('.')[1]}"
             self._used[name] = [name, each.exactness, kind]

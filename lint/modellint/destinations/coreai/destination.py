@@ -138,6 +138,7 @@ class CoreAI(Destination):
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
+        subject: Subject | None = None,
     ) -> Exported:
         """Save an ``.aimodel``."""
         from modellint.destinations.coreai.export import export
@@ -154,6 +155,7 @@ class CoreAI(Destination):
             specs=specs,
             seed=seed,
             progress=progress,
+            subject=subject,
         )
 
     def opened(self, package: Path, *, in_memory: bool) -> Any:

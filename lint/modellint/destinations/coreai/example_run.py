@@ -42,7 +42,7 @@ def stops(process: ConverterProcess, converted: Converted, model: nn.Module, inp
         if isinstance(error.__cause__, Died):
             return (Blocker("run", None, f"it {error.__cause__}", place),)
         message = _shortened(str(error.__cause__ or error))
-        nodes = _failing(process, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
+        nodes = _failing(process, converted.package, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
         if not nodes:
             return (Blocker("run", None, message, place),)
         at = ((node, converted.places.of(Origin(node.operator, node.frames, node.module))) for node in nodes)
@@ -50,10 +50,10 @@ def stops(process: ConverterProcess, converted: Converted, model: nn.Module, inp
     return ()
 
 
-def _failing(process: ConverterProcess, leaves: Sequence[Tensor]) -> tuple[Frame, ...]:
+def _failing(process: ConverterProcess, package: str, leaves: Sequence[Tensor]) -> tuple[Frame, ...]:
     """The nodes that cannot be run, as far as that can be told."""
     try:
-        return process.that_fail(leaves)
+        return process.that_fail(package, leaves)
     except (Died, Failed):
         return ()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.comparison.comparison import Comparison, Undecided
 from modellint.destinations.comparison.reference_runs import Raised, Reference, copied_inputs
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
-from modellint.destinations.coreai.conversion import Converter, convert, reasons
+from modellint.destinations.coreai.conversion import Converter, convert, reasons, shared_converter
 from modellint.destinations.coreai.converter_process import Died, Failed
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.destinations.coreai.verify import BUDGET, compared
@@ -66,8 +66,12 @@ def export(
     specs: Sequence[InputSpec] = (),
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    subject: Subject | None = None,
 ) -> Exported:
-    """Save a package ``name`` in ``folder``, and compare it; the model is left as it was. Raises ``OptionError``."""
+    """Save a package ``name`` in ``folder``, and compare it; the model is left as it was. Raises ``OptionError``.
+
+    Of a ``subject`` of this model and these inputs the converter is shared, and what it has made.
+    """
     report = progress or _silent
     check(model, inputs, options, seed)
     report("fixing")
@@ -77,7 +81,7 @@ def export(
         *(Change("undone", fix.title, fix.modules, "", fix.note, fix.code) for fix in copy.undone),
     )
     path = folder / name
-    converter = Converter()
+    converter = Converter(None if subject is None else shared_converter(subject).process)
     report("converting")
     with at_rest(copy.model, inputs):
         converted = convert(

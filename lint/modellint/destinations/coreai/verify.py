@@ -107,7 +107,7 @@ def _first_difference(
         for each in (inputs, nudged(inputs))
     )
     try:
-        departed = converter.process.departure(leaves, around)
+        departed = converter.process.departure(converted.package, leaves, around)
     except (Died, Failed) as error:
         comparison.notes.append(f"which operation departs first is not known: one more program for that {error}")
         return None

@@ -135,6 +135,7 @@ class CoreML(Destination):
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
+        subject: Subject | None = None,
     ) -> Exported:
         """Save an ``.mlpackage`` by the first route that converts and agrees."""
         from modellint.destinations.coreml.convert.export import export
