@@ -198,7 +198,7 @@ class Truth:
 
     def of(self, kind: str, folder: str, name: str) -> dict[str, Any]:
         """Whether a model converts and runs, and how far off its outputs are, as a share of their size."""
-        return self._done(by_itself, kind, folder, name)
+        return self.done(by_itself, kind, folder, name)
 
     def of_model(self, model: Any, args: Sequence[Any]) -> dict[str, Any]:
         """The same of a model that only this process can make: it is captured here."""
@@ -214,11 +214,12 @@ class Truth:
             with tempfile.TemporaryDirectory() as folder:
                 torch.export.save(captured, Path(folder) / "net.pt2")
                 torch.save((expected, tuple(args)), Path(folder) / "values.pt")
-                return self._done(as_saved, folder)
+                return self.done(as_saved, folder)
         except Exception as error:
             return {"runs": False, "stage": "capture", "message": f"{type(error).__name__}: {error}"[:300]}
 
-    def _done(self, work: Callable[..., dict[str, Any]], *arguments: str) -> dict[str, Any]:
+    def done(self, work: Callable[..., dict[str, Any]], *arguments: str) -> dict[str, Any]:
+        """What a function of this module or of another comes to, in that process."""
         try:
             return self._pool.submit(work, *arguments).result(timeout=600)
         except (BrokenProcessPool, TimeoutError) as error:
@@ -269,6 +270,33 @@ def _be_silent() -> None:
 
 
 def _converted(exported: Any, args: Sequence[Any], expected: Sequence[Any]) -> dict[str, Any]:
+    done = interpreted(exported, [tuple(args)])
+    if isinstance(done, dict):
+        return done
+    share = 0.0
+    for result, wanted in zip(done[0], expected, strict=True):
+        # With another number of elements it runs, and gives something else.
+        share = max(share, distance(result, wanted) if result.size == wanted.numel() else float("inf"))
+    return {"runs": True, "off": share}
+
+
+def distance(result: Any, wanted: Any) -> float:
+    """The largest difference of an output, as a share of the largest number that is wanted."""
+    import torch
+
+    if not wanted.numel():
+        return 0.0
+    was = torch.from_numpy(result.astype("float64")).reshape(wanted.shape)
+    return float((was - wanted.double()).abs().max()) / max(float(wanted.double().abs().max()), 1e-30)
+
+
+def interpreted(
+    exported: Any, samples: Sequence[tuple[Any, ...]], took: list[float] | None = None
+) -> list[list[Any]] | dict[str, Any]:
+    """The outputs of the plain conversion by Apple's interpreter for each of the samples, or at which stage it ended.
+
+    ``took`` is given the CPU seconds of loading and running.
+    """
     import coreai_torch
     import torch
     from coreai.authoring.asset import AIModelAsset
@@ -288,42 +316,38 @@ def _converted(exported: Any, args: Sequence[Any], expected: Sequence[Any]) -> d
             if buffer in exported.graph_signature.buffers_to_mutate.values()
         }
 
-        async def run() -> dict[str, Any]:
+        async def run() -> list[list[Any]]:
             async with AIModelAsset.load(package).executable() as model:
                 function = model.load_function("main")
                 described = function.desc
                 names = exported.graph_signature.user_inputs
-                leaves = torch.utils._pytree.tree_leaves(args)
-                feed = {
-                    name: NDArray(leaf.numpy().astype(described.input_descriptor(name).dtype, order="C"))
-                    for name, leaf in zip(names, leaves, strict=True)
-                    if name in described.input_names
-                }
                 # What is not saved stands among the constants.
                 held = {**exported.constants, **exported.state_dict}
-                first = {name: NDArray(held[buffer].numpy().copy()) for name, buffer in states.items()}
                 written = exported.graph_signature.user_inputs_to_mutate.values()
-                given = zip(names, leaves, strict=True)
-                first |= {name: NDArray(leaf.numpy().copy()) for name, leaf in given if name in written}
-                return {name: value.numpy().copy() for name, value in (await function(feed, first)).items()}
+                outputs = []
+                for args in samples:
+                    leaves = torch.utils._pytree.tree_leaves(args)
+                    feed = {
+                        name: NDArray(leaf.numpy().astype(described.input_descriptor(name).dtype, order="C"))
+                        for name, leaf in zip(names, leaves, strict=True)
+                        if name in described.input_names
+                    }
+                    first = {name: NDArray(held[buffer].numpy().copy()) for name, buffer in states.items()}
+                    given = zip(names, leaves, strict=True)
+                    first |= {name: NDArray(leaf.numpy().copy()) for name, leaf in given if name in written}
+                    results = {name: value.numpy().copy() for name, value in (await function(feed, first)).items()}
+                    outputs.append([results[name] for name in exported.graph_signature.user_outputs])
+                return outputs
 
-        results = asyncio.run(run())
-        share = 0.0
-        for name, wanted in zip(exported.graph_signature.user_outputs, expected, strict=True):
-            was = torch.from_numpy(results[name].astype("float64"))
-            if was.numel() != wanted.numel():
-                # It runs, and gives something else.
-                share = float("inf")
-                continue
-            was = was.reshape(wanted.shape)
-            size = float(wanted.double().abs().max()) if wanted.numel() else 0.0
-            gap = float((was - wanted.double()).abs().max()) if wanted.numel() else 0.0
-            share = max(share, gap / max(size, 1e-30))
+        began = time.process_time()
+        outputs = asyncio.run(run())
+        if took is not None:
+            took.append(time.process_time() - began)
+        return outputs
     except Exception as error:
         return {"runs": False, "stage": stage, "message": f"{type(error).__name__}: {error}"[:300]}
     finally:
         folder.cleanup()
-    return {"runs": True, "off": share}
 
 
 def report(paths: Iterable[Path]) -> int:

@@ -40,7 +40,7 @@ def executed(
     found: dict[str, Any] = {}
     kept = copy.deepcopy(model.state_dict())
     with quiet():
-        samples = list(_samples(model, args))
+        samples = list(samples_of(model, args))
     for route in ROUTES:
         if known is not None and not known.get(route, {}).get("truth", {}).get("converts", True):
             found[route] = {"converts": False, "message": known[route]["truth"].get("message", "")}
@@ -87,14 +87,14 @@ def _one(
     start = time.perf_counter()
     try:
         with quiet(), limited(SECONDS):
-            converted = _converted(program, options, route)
+            package = converted(program, options, route)
     except (Exception, TooSlow) as error:
         return {"converts": False, "message": first_line(error)}
     row: dict[str, Any] = {"converts": True, "conversion": time.perf_counter() - start}
     try:
-        run = Executor(converted._mil_program)
+        run = Executor(package._mil_program)
         # An output may be there twice, by one name.
-        names = [variable.name for variable in converted._mil_program.functions["main"].outputs]
+        names = [variable.name for variable in package._mil_program.functions["main"].outputs]
     except UnknownOperations as error:
         return {**row, "unknown": list(error.names)}
     except Exception as error:
@@ -121,7 +121,8 @@ def _one(
     return {**row, "errors": errors, "half": half, "noise": max(noises, default=0.0)}
 
 
-def _converted(program: Any, options: dict[str, Any], route: str) -> Any:
+def converted(program: Any, options: dict[str, Any], route: str) -> Any:
+    """The package; of a program of ``torch.export`` after all decompositions, where it does not convert without them."""
     if route == "trace":
         return ct.convert(program, **options)
     try:
@@ -130,7 +131,7 @@ def _converted(program: Any, options: dict[str, Any], route: str) -> Any:
         return ct.convert(program.run_decompositions(), **options)
 
 
-def _samples(model: nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+def samples_of(model: nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Inputs and outputs: of the sample, and of ones with the sample's numbers in other orders and half as large.
 
     That keeps what a model demands of its inputs, where it demands something; ascending numbers stay so. States begin anew
