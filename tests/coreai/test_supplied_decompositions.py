@@ -30,6 +30,9 @@ sort_descending | 3x5 | x.sort(0, descending=True)[0]
 argsort | 3x5 | torch.argsort(x, 1)
 squeeze_of_more | 3x5 | x.squeeze(1) * 2
 argmin | 3x5 | torch.argmin(x, 1)
+amax_of_all | 3x4 | torch.stack([x.amax(), x.sum().amax()])
+amin_of_all_kept | 3x4 | torch.amin(x, keepdim=True)
+aminmax | 3x4 | torch.stack(torch.aminmax(x))
 median | 3x5 | torch.median(x, 1)[0]
 kthvalue | 3x5 | torch.kthvalue(x, 2, 1)[0]
 diagonal | 2x4x5 | torch.diagonal(x, 1, 1, 2)

@@ -129,6 +129,13 @@ def _extreme_truth(operator: Function, x: Tensor, dim: int, keepdim: bool = Fals
     return value != 0, place
 
 
+def _extreme(operator: Function, x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """The largest or smallest of all numbers: coreai-torch reads the axes by their place, and there are none."""
+    if dim:
+        return NotImplemented
+    return operator(x, tuple(range(x.dim())), keepdim) if x.dim() else x.clone()
+
+
 def _argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return torch.argmax(-x, dim, keepdim) if x.dtype.is_floating_point else NotImplemented
 
@@ -366,6 +373,8 @@ _SUPPLIED: dict[Any, Replacement] = {
         for name in FILTERS
         for overload in ("default", "vec")
     },
+    aten.amax.default: Replacement(partial(_extreme, torch.amax), BIT_EQUAL),
+    aten.amin.default: Replacement(partial(_extreme, torch.amin), BIT_EQUAL),
     aten.max.dim: Replacement(partial(_extreme_truth, torch.max), TIES),
     aten.min.dim: Replacement(partial(_extreme_truth, torch.min), TIES),
     aten.sort.default: Replacement(_sort, TIES),
