@@ -146,7 +146,7 @@ class Judge:
         """What ``check`` says, or ``verify`` too."""
         from modellint.destinations.comparison.side_effect_free_runs import at_rest
         from modellint.destinations.coreai.conversion import Converter
-        from modellint.destinations.coreai.example_run import stops
+        from modellint.destinations.coreai.example_run import example_run
         from modellint.destinations.coreai.verify import verify
         from modellint.live.code.places import Project
         from modellint.live.inputs.model_inputs import Inputs
@@ -157,7 +157,7 @@ class Judge:
             converted = converter.converted(model, inputs, project)
             blockers = converted.blockers
             if converted.interface is not None:
-                blockers = stops(self._process, converted, model, inputs)
+                blockers = example_run(self._process, converted, model, inputs).stops
         row: dict[str, Any] = {
             "seconds": round(time.perf_counter() - began, 2),
             "converts": not blockers,

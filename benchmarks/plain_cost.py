@@ -196,14 +196,17 @@ def _plain(meter: Meter, model: Any, args: Any) -> str:
 def _check(meter: Meter, model: Any, args: Any) -> str:
     from modellint.destinations.comparison.side_effect_free_runs import at_rest
     from modellint.destinations.coreai.conversion import Converter
-    from modellint.destinations.coreai.example_run import stops
+    from modellint.destinations.coreai.example_run import example_run
     from modellint.live.code.places import Project
     from modellint.live.inputs.model_inputs import Inputs
 
     inputs, converter = Inputs.of(tuple(args)), Converter(meter.process)
     with at_rest(model, inputs):
         converted = converter.converted(model, inputs, Project(Path.cwd()))
-        stopped = converted.blockers or stops(meter.process, converted, model, inputs)
+        run = None if converted.blockers else example_run(meter.process, converted, model, inputs)
+        stopped = run is None or bool(run.stops)
+        if run is not None:
+            run.is_far(model, inputs)
     return "does not convert" if stopped else "converts"
 
 

@@ -112,6 +112,43 @@ def test_uses_that_are_called_wrong_are_wrong(name: str) -> None:
     assert bool(found) == (modellint.verify(model, (x,), destination="coreai").verdict != AGREES)
 
 
+def _masked(x: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(x, x, x, attn_mask=torch.ones(4, 4, dtype=torch.bool).tril(-1))
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "operator"),
+    [
+        (_masked, torch.randn(1, 1, 4, 8), "aten::scaled_dot_product_attention"),
+        (lambda x: torch.remainder(x, 1 / x.relu()) + 1, torch.tensor([1.0, -2.0, 3.0]), "aten::remainder"),
+    ],
+    ids=["a row that is masked whole", "a remainder by infinity"],
+)
+def test_what_depends_on_values_shows_on_the_example(
+    function: Callable[[Tensor], Tensor], x: Tensor, operator: str
+) -> None:
+    report = modellint.check_model(Use(function).eval(), (x,), destination="coreai")
+    (finding,) = (each for each in report.diagnostics if each.code == "OPS011")
+    assert finding.operator == operator
+    assert finding.span is not None
+    assert "computes something else" in report.verdict
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.remainder(x, 0.7) + 1,
+        lambda x: {"parts": (x.exp(), None), "first": x[0]},
+        lambda x: torch.argsort(x, stable=True),
+        lambda x: x + torch.rand_like(x),
+    ],
+    ids=["like it", "other than tensors", "places", "random"],
+)
+def test_nothing_is_said_of_what_is_right_or_cannot_be_compared(function: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(5, generator=torch.Generator().manual_seed(0))
+    assert not modellint.check_model(Use(function).eval(), (x,), destination="coreai", select="OPS011").diagnostics
+
+
 def test_the_verdict_says_that_it_computes_something_else() -> None:
     function, x = USES["rows by truths"]
     line = str(modellint.check_model(Use(function).eval(), (x,), destination="coreai"))

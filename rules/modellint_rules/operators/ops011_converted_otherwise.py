@@ -18,7 +18,8 @@ class ConvertedOtherwise(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
     wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
-    with a floating-point number, casts, an index of truth values. In source it finds those that literals show: averages,
+    with a floating-point number, casts, an index of truth values. Where none is known, it compares what the interpreter gives on the
+    example with PyTorch's outputs, and names the first operator that departs. In source it finds what literals show: averages,
     indices, and factors of a map.
 
     ## Why
@@ -58,9 +59,9 @@ class ConvertedOtherwise(Rule):
 
     ## Known limits
     It knows the uses that can be told by types and sizes. What depends on the values, such as a row of attention that is masked
-    whole, infinity, or integers above 2**31, `modellint verify` shows. As many rows as a mask has true values are a size that few
-    operators behind them take: an export tells whether it converts. A comparison of integers with a floating-point number is a
-    warning, as it goes wrong above 2048 alone.
+    whole, infinity, or integers above 2**31, is found if the example has them, and if it is large; `modellint verify` looks on
+    more inputs. As many rows as a mask has true values are a size that few operators behind them take: an export tells whether it
+    converts. A comparison of integers with a floating-point number is a warning, as it goes wrong above 2048 alone.
 
     ## References
     - <https://github.com/apple/coreai-torch>
@@ -87,13 +88,14 @@ class ConvertedOtherwise(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every operator of the run for what is known to come out wrong."""
-        run = subject.run
+        run, is_known = subject.run, False
         if run is None:
             return
         read = _Readers(run.operators, run.output)
         for operator in run.operators:
             what = _wrong(operator, read)
             if what:
+                is_known = True
                 yield subject.finding(
                     self,
                     f"`{operator.name.rpartition('::')[2]}`: {what}",
@@ -104,8 +106,28 @@ class ConvertedOtherwise(Rule):
                     # Integers up to 2048 are compared right.
                     severity=Severity.WARNING if operator.name in _COMPARISONS else self.severity,
                 )
+        verdict = None if is_known else subject.verdict
+        if verdict is not None and verdict.is_far:
+            yield from self._departing(subject)
+
+    def _departing(self, subject: LiveModel) -> Iterator[Diagnostic]:
+        """What a comparison on the example finds, if it is no rounding."""
+        verification = subject.execution
+        if verification is None or verification.verdict != "differs":
+            return
+        first = verification.first_difference
+        where = "which operator departs first is not known" if first is None else first.message
+        yield subject.finding(
+            self,
+            f"the package computes something else on the example: {where}",
+            at=None if first is None else first.place,
+            modules=() if first is None else [first.module],
+            operator=None if first is None else first.operator,
+            advice=_COMPARED,
+        )
 
 
+_COMPARED = "`modellint verify` compares on more inputs, and `modellint export` tells whether its package agrees"
 _ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converter, shared_converter
 from modellint.destinations.coreai.dry_run import judge
-from modellint.destinations.coreai.example_run import stops
+from modellint.destinations.coreai.example_run import example_run
 from modellint.live.conversion_analyses import verdicts
 from modellint.results.conversion_alternatives_text import EXPORT
 from modellint.results.conversion_verdict import NO_WAYS, Supply, Ways
@@ -67,7 +67,10 @@ def _supplied(subject: Subject, model: nn.Module, faults: Sequence[Fault]) -> tu
     converter = Converter(shared_converter(subject).process, supplies=True)
     with at_rest(model, subject.inputs):
         converted = converter.converted(model, subject.inputs, subject.project)
-        if converted.interface is None or stops(converter.process, converted, model, subject.inputs):
+        if converted.interface is None:
+            return None
+        run = example_run(converter.process, converted, model, subject.inputs)
+        if run.stops or (faults and run.is_far(model, subject.inputs)):
             return None
     # Rows that a mask chooses may be computed without an index.
     mended = {use.operator for use in converted.supplied} | ({_BY_MASK} - converted.operators)

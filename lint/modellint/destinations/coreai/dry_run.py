@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.destinations.capture.blocker_places import first_line
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import shared_converter
-from modellint.destinations.coreai.example_run import stops
+from modellint.destinations.coreai.example_run import example_run
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.conversion_verdict import Verdict
 
@@ -35,10 +35,12 @@ def judge(subject: Subject, missing: str) -> tuple[Verdict, ...]:
                 except (Exception, SystemExit) as error:
                     reason = f"the model does not run: {type(error).__name__}: {first_line(str(error))}"
                     return (Verdict(ROUTE, None, reason=reason),)
+            is_far = False
             if converted.interface is not None:
-                stopped = stops(shared_converter(subject).process, converted, model, inputs)
-                if stopped:
-                    return (Verdict(ROUTE, False, stopped, seconds=converted.seconds, complete=False),)
+                run = example_run(shared_converter(subject).process, converted, model, inputs)
+                if run.stops:
+                    return (Verdict(ROUTE, False, run.stops, seconds=converted.seconds, complete=False),)
+                is_far = run.is_far(model, inputs)
     except (Exception, SystemExit) as error:
         return (Verdict(ROUTE, None, reason=f"the dry run failed: {type(error).__name__}: {first_line(str(error))}"),)
     return (
@@ -48,5 +50,6 @@ def judge(subject: Subject, missing: str) -> tuple[Verdict, ...]:
             converted.blockers,
             seconds=converted.seconds,
             complete=converted.complete,
+            is_far=is_far,
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 from torch.utils import _pytree as pytree
@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 from modellint.destinations.capture.blocker_places import grouped
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.comparison.program import Misfit, RunError
-from modellint.destinations.comparison.reference_runs import copied
+from modellint.destinations.comparison.reference_runs import copied, copied_inputs
+from modellint.destinations.comparison.tensor_difference import error_over_scale
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame, Hung
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.results.conversion_verdict import Blocker
@@ -27,27 +28,53 @@ _KERNEL = re.compile(r'kernelName: "([^"]+)".*?Kind\.(\w+)')
 """Of the interpreter's words the kernel that refuses, and why."""
 
 
-def stops(process: ConverterProcess, converted: Converted, model: nn.Module, inputs: Inputs) -> tuple[Blocker, ...]:
-    """Why the interpreter cannot run a converted package on the example; nothing where it can, or takes too long to tell."""
+_FAR = 0.01
+"""The error over the scale of an output above which it is worth to ask whether that is rounding: a whole comparison costs more."""
+
+
+class ExampleRun(NamedTuple):
+    """How a package ran on the example."""
+
+    stops: tuple[Blocker, ...]
+    """Why the interpreter cannot run it; nothing where it can, or takes too long to tell."""
+    outputs: Sequence[Tensor] | None = None
+    """None where it did not run."""
+
+    def is_far(self, model: nn.Module, inputs: Inputs) -> bool:
+        """Whether the outputs are far from those of the model, which is at rest, or that cannot be told so simply."""
+        if self.outputs is None:
+            return False
+        given = copied_inputs(inputs)
+        try:
+            leaves = pytree.tree_leaves(model(*given.args, **given.kwargs))
+        except Exception:
+            return True
+        expected = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(expected) != len(leaves) or len(expected) != len(self.outputs):
+            return True
+        return any(error_over_scale(*pair) > _FAR for pair in zip(self.outputs, expected, strict=True))
+
+
+def example_run(process: ConverterProcess, converted: Converted, model: nn.Module, inputs: Inputs) -> ExampleRun:
+    """Run a converted package on the example."""
     leaves = copied(pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs))))
     try:
-        program_of(process, converted, model).in_a_row([leaves])
+        return ExampleRun((), program_of(process, converted, model).in_a_row([leaves])[0])
     except Misfit:
-        return ()
+        return ExampleRun(())
     except RunError as error:
         assert converted.places is not None
         place = converted.places.of_model()
         if isinstance(error.__cause__, Hung):
-            return ()
+            return ExampleRun(())
         if isinstance(error.__cause__, Died):
-            return (Blocker("run", None, f"it {error.__cause__}", place),)
+            return ExampleRun((Blocker("run", None, f"it {error.__cause__}", place),))
         message = _shortened(str(error.__cause__ or error))
         nodes = _failing(process, converted.package, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
         if not nodes:
-            return (Blocker("run", None, message, place),)
+            return ExampleRun((Blocker("run", None, message, place),))
         at = ((node, converted.places.of(Origin(node.operator, node.frames, node.module))) for node in nodes)
-        return tuple(grouped(Blocker("run", node.operator, message, *where) for node, where in at))
-    return ()
+        return ExampleRun(tuple(grouped(Blocker("run", node.operator, message, *where) for node, where in at)))
 
 
 def _failing(process: ConverterProcess, package: str, leaves: Sequence[Tensor]) -> tuple[Frame, ...]:
