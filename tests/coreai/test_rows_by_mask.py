@@ -54,6 +54,21 @@ class Kept(PutBack):
         return scores[mask], x[:, scores[0] > 0], scores[scores > 0.1], x[[True, False] * 3]
 
 
+class Assigned(PutBack):
+    """Assignments by masks, of which some choose nothing: the interpreter ends its process at `index_put` by those."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        y, z = x.clone(), torch.stack([x, x * 2])
+        nowhere = mask & (x[:, 0] > 50)
+        y[y > 50] = 0.0
+        y[mask] = torch.arange(4.0)
+        y[nowhere] = x[nowhere]
+        z[:, mask] = x[mask]
+        z[:, :, z[0, 0] > 0] = 3.0
+        added = x.index_put((x > 0.2,), torch.tensor(1.0), accumulate=True)
+        return y, z, added, x.masked_select(x > 50).sum(), x.masked_select(x > 0)
+
+
 class Contracted(nn.Module):
     """An `einsum` whose second operand was a mean over the last axis."""
 
@@ -66,7 +81,7 @@ class Contracted(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "model", [PutBack(), Expert(), Pooled(), OthersOnly(), Kept()], ids=lambda model: type(model).__name__
+    "model", [PutBack(), Expert(), Pooled(), OthersOnly(), Kept(), Assigned()], ids=lambda model: type(model).__name__
 )
 def test_rows_by_a_mask(model: nn.Module, tmp_path: Path) -> None:
     result = modellint.export(model.eval(), (X, MASK), output=tmp_path / "a.aimodel", destination="coreai")

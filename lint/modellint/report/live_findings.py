@@ -152,7 +152,8 @@ def line_of(
     elif conversion.convertible:
         parts.append("will convert" if conversion.has_one_route else f"will convert · --frontend {route}")
         if not is_compared:
-            parts.append("not compared: modellint verify")
+            on = "not compared" if chosen.is_far is None else "compared on the example alone"
+            parts.append(f"{on}: modellint verify")
         if wrong:
             by = dict.fromkeys(affected for finding in wrong for affected in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")

@@ -58,8 +58,9 @@ class Verdict(NamedTuple):
     """Of an export with core ATen decompositions what stands in the way without them."""
     limits: tuple[str, ...] = ()
     """What the verdict does without where nobody measured the installed converter: none where somebody did."""
-    is_far: bool = False
-    """Whether what was converted was run on the example, and its outputs are far from PyTorch's: a comparison has to tell why."""
+    is_far: bool | None = None
+    """Whether the outputs of what was converted are far from PyTorch's on the example, so that a comparison has to tell why; None
+    where it was not run."""
 
 
 def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:

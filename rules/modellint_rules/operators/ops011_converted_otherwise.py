@@ -61,7 +61,8 @@ class ConvertedOtherwise(Rule):
     It knows the uses that can be told by types and sizes. What depends on the values, such as a row of attention that is masked
     whole, infinity, or integers above 2**31, is found if the example has them, and if it is large; `modellint verify` looks on
     more inputs. As many rows as a mask has true values are a size that few operators behind them take: an export tells whether it
-    converts. A comparison of integers with a floating-point number is a warning, as it goes wrong above 2048 alone.
+    converts. A comparison of integers with a floating-point number is a warning, as it goes wrong above 2048 alone, and so is an
+    assignment by a mask, as the process ends where that has no true value.
 
     ## References
     - <https://github.com/apple/coreai-torch>
@@ -103,8 +104,8 @@ class ConvertedOtherwise(Rule):
                     modules=[operator.module],
                     operator=operator.name,
                     advice=_ADVICE,
-                    # Integers up to 2048 are compared right.
-                    severity=Severity.WARNING if operator.name in _COMPARISONS else self.severity,
+                    # Integers up to 2048 are compared right, and a mask that chooses something is.
+                    severity=Severity.WARNING if operator.name in _COMPARISONS | _PUTS else self.severity,
                 )
         verdict = None if is_known else subject.verdict
         if verdict is not None and verdict.is_far:
@@ -133,6 +134,7 @@ _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
+_PUTS = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 _POOLS = re.compile(r"aten::(?:avg_pool([123])d|max_pool([23])d_with_indices)\Z")
 _NEAREST = re.compile(r"aten::upsample_nearest[123]d\Z")
 
@@ -186,6 +188,8 @@ def _wrong(operator: Operator, read: _Readers) -> str:
         return _pooled(operator, int(pool[1] or pool[2]), read)
     if name == "aten::index" and any(each.dtype == "bool" for each in _tensors(arguments[1])):
         return "an index of truth values is taken for one of the numbers 0 and 1"
+    if name in _PUTS and any(each.dtype == "bool" for each in _tensors(arguments[1:2])):
+        return "where its index has no true value, the interpreter ends its process"
     if name == "aten::sum" and output.shape and 0 in x.shape and 0 not in output.shape:
         return "a sum over nothing is what lies in memory"
     return ""

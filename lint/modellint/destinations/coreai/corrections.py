@@ -57,6 +57,30 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     return aten.index.Tensor(x, places)
 
 
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """`index_put` by truth values, without which the interpreter ends its process where none is true: a choice at every place."""
+    named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(named) != 1 or named[0][1].dtype is not torch.bool:
+        return NotImplemented
+    ((dim, mask),) = named
+    behind = x.dim() - dim - mask.dim()
+    axis = values.dim() - behind - 1
+    chosen = mask.reshape(*[1] * dim, *mask.shape, *[1] * behind)
+    if axis >= 0 and not (isinstance(values.shape[axis], int) and values.shape[axis] == 1):
+        # A value for each place that is true, counted from one: as many as are found, and there may be none.
+        flat = mask.flatten()
+        counted = torch.cumsum(flat.to(torch.int32), 0) * flat.to(torch.int32)
+        shape = [*values.shape[:axis], 1, *values.shape[axis + 1 :]]
+        rows = torch.cat([torch.zeros(shape, dtype=values.dtype), values], axis)
+        taken = rows.index_select(axis, counted)
+        given = taken.reshape(*taken.shape[:axis], *mask.shape, *taken.shape[axis + 1 :])
+    elif axis >= 0:
+        given = values.reshape(*values.shape[:axis], *[1] * mask.dim(), *values.shape[axis + 1 :])
+    else:
+        given = values
+    return torch.where(chosen, x + given if accumulate else given, x)
+
+
 def _scaled_reversed(x: Tensor, y: Any, alpha: float = 1) -> Any:
     """`rsub`: as a sum, as the difference of a number and a tensor is captured as `rsub` again."""
     return x * -alpha + y
@@ -273,6 +297,7 @@ _MENDS: dict[Any, Replacement] = {
     aten.rsub.Tensor: Replacement(_scaled_reversed, ROUNDS),
     aten._to_copy.default: Replacement(_to_copy, BIT_EQUAL),
     aten.index.Tensor: Replacement(_index, BIT_EQUAL),
+    aten.index_put.default: Replacement(_index_put, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),
     **{

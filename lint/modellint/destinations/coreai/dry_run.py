@@ -35,7 +35,7 @@ def judge(subject: Subject, missing: str) -> tuple[Verdict, ...]:
                 except (Exception, SystemExit) as error:
                     reason = f"the model does not run: {type(error).__name__}: {first_line(str(error))}"
                     return (Verdict(ROUTE, None, reason=reason),)
-            is_far = False
+            is_far = None
             if converted.interface is not None:
                 run = example_run(shared_converter(subject).process, converted, model, inputs)
                 if run.stops:

@@ -40,10 +40,10 @@ class ExampleRun(NamedTuple):
     outputs: Sequence[Tensor] | None = None
     """None where it did not run."""
 
-    def is_far(self, model: nn.Module, inputs: Inputs) -> bool:
-        """Whether the outputs are far from those of the model, which is at rest, or that cannot be told so simply."""
+    def is_far(self, model: nn.Module, inputs: Inputs) -> bool | None:
+        """Whether the outputs are far from those of the model, which is at rest, or that cannot be told so simply; None without any."""
         if self.outputs is None:
-            return False
+            return None
         given = copied_inputs(inputs)
         try:
             leaves = pytree.tree_leaves(model(*given.args, **given.kwargs))

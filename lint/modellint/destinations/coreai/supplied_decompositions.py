@@ -284,6 +284,12 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
     return added if added is NotImplemented else added.reshape(x.shape)
 
 
+def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """By the places of those that are true, of which there may be none."""
+    x, mask = aten.broadcast_tensors([x, mask])
+    return x.flatten().index_select(0, torch.nonzero(mask.flatten()).squeeze(1))
+
+
 def _isnan(x: Tensor) -> Tensor:
     return x != x
 
@@ -384,6 +390,7 @@ _SUPPLIED: dict[Any, Replacement] = {
     aten.elu.default: Replacement(_elu, ROUNDS),
     aten.cumprod.default: Replacement(_cumprod, ROUNDS),
     aten.index_put.default: Replacement(_index_put, ROUNDS),
+    aten.masked_select.default: Replacement(_masked_select, BIT_EQUAL),
     aten.view_copy.default: Replacement(_same, BIT_EQUAL),
     aten.permute_copy.default: Replacement(torch.permute, BIT_EQUAL),
     aten.narrow_copy.default: Replacement(torch.narrow, BIT_EQUAL),
