@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 _WORDS = 300
+_FIELD_TYPES: dict[Any, Any] = {}
+"""The types of the fields of classes that saved programs are made of."""
 _KEPT = 2
 """How many of the programs that were converted are kept, with their weights: a model as it is, and as an export supplies it."""
 
@@ -231,12 +233,12 @@ def _loaded(file: str) -> Any:
 
     import torch
 
-    slow, known = typing.get_type_hints, {}
+    slow = typing.get_type_hints
 
     def remembered(asked: Any, *args: Any, **kwargs: Any) -> Any:
-        if asked not in known:
-            known[asked] = slow(asked, *args, **kwargs)
-        return known[asked]
+        if asked not in _FIELD_TYPES:
+            _FIELD_TYPES[asked] = slow(asked, *args, **kwargs)
+        return _FIELD_TYPES[asked]
 
     typing.get_type_hints = remembered  # type: ignore[assignment]
     try:
