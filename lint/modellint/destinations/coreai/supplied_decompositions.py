@@ -150,11 +150,26 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
 
 
 def _sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    return _sort(x, dim, descending)
+    """In the order of a stable sort, by how many elements come before each, if not too many are to be compared."""
+    if not (stable and x.dim() and isinstance(x.shape[dim], int) and x.numel() * x.shape[dim] <= _LARGEST):
+        return _sort(x, dim, descending)
+    row = x.movedim(dim, -1)
+    compared = row.to(torch.int32) if x.dtype is torch.bool else row
+    at = torch.arange(x.shape[dim], dtype=torch.int32)
+    mine, other = compared.unsqueeze(-1), compared.unsqueeze(-2)
+    is_before = (other > mine if descending else other < mine) | ((other == mine) & (at < at.unsqueeze(-1)))
+    ranks = is_before.to(torch.int32).sum(-1, dtype=torch.int32)
+    places = torch.where(ranks.unsqueeze(-2) == at.unsqueeze(-1), at, 0).sum(-1, dtype=torch.int32).to(torch.int64)
+    return row.gather(-1, places).movedim(-1, dim), places.movedim(-1, dim)
 
 
 def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
     return NotImplemented if (parts := _sort(x, dim, descending)) is NotImplemented else parts[1]
+
+
+def _argsort_stable(x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:
+    parts = _sort_stable(x, stable=stable, dim=dim, descending=descending)
+    return NotImplemented if parts is NotImplemented else parts[1]
 
 
 def _as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
@@ -399,6 +414,7 @@ _SUPPLIED: dict[Any, Replacement] = {
         for operator in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
     },
     aten.argsort.default: Replacement(_argsort, TIES),
+    aten.argsort.stable: Replacement(_argsort_stable, TIES),
     aten.as_strided.default: Replacement(_as_strided, BIT_EQUAL),
     aten.as_strided_copy.default: Replacement(_as_strided, BIT_EQUAL),
     aten.logaddexp.default: Replacement(_logaddexp, ROUNDS),
