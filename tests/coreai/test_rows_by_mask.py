@@ -87,6 +87,8 @@ def test_rows_by_a_mask(model: nn.Module, tmp_path: Path) -> None:
     result = modellint.export(model.eval(), (X, MASK), output=tmp_path / "a.aimodel", destination="coreai")
     assert result.verification is not None
     assert result.verification.verdict == "agrees"
+    told = any(note.startswith("some sizes depend on values") for note in result.summary.notes)
+    assert told == isinstance(model, (Kept, Assigned))
 
 
 def test_products_of_merged_columns(tmp_path: Path) -> None:

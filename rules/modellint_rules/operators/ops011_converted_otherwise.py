@@ -95,8 +95,9 @@ class ConvertedOtherwise(Rule):
         read = _Readers(run.operators, run.output)
         for operator in run.operators:
             what = _wrong(operator, read)
+            # A factor OPS007 tells of.
+            is_known |= bool(what) or operator.keywords.get("alpha", 1) != 1
             if what:
-                is_known = True
                 yield subject.finding(
                     self,
                     f"`{operator.name.rpartition('::')[2]}`: {what}",

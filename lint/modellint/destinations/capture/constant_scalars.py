@@ -396,14 +396,14 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
                 if is_any:
                     return torch_export.exported(model, inputs), (EXAMPLE_NOTE,)
         raise reason from None
-    if not inputs.flexible and _asks_for_values(program):
+    if not inputs.flexible and asks_for_values(program):
         with answered(model, inputs) as is_any, suppress(Exception):
             if is_any:
                 return torch_export.exported(model, inputs), (NOTE,)
     return program, ()
 
 
-def _asks_for_values(program: Any) -> bool:
+def asks_for_values(program: Any) -> bool:
     """Whether sizes or numbers of an exported program are values of tensors."""
     values = (node.meta.get("val") for node in program.graph.nodes)
     return any(free_unbacked_symbols(value) for value in values if isinstance(value, (torch.Tensor, *_SYMBOLS)))

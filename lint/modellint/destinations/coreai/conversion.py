@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".aimodel"
 """What the names of packages end in."""
+_OF_VALUES = "some sizes depend on values: where one is 0, as nothing is chosen, Core AI's interpreter ends its process at some operators"
+"""As measured: of what is computed element by element and joined or returned."""
 _RAISED = (Exception, SystemExit)
 """What a model may raise while it is captured."""
 
@@ -144,7 +146,8 @@ def captured(
     unread = unread_states.remove(program)
     selected_places.by_tensors(program)
     program, changed = padded(program)
-    return program, (*ready.notes, *asked, *unread, *changed), ready.outputs
+    of_values = (_OF_VALUES,) if constant_scalars.asks_for_values(program) else ()
+    return program, (*ready.notes, *asked, *unread, *changed, *of_values), ready.outputs
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:
