@@ -63,6 +63,7 @@ class Assigned(PutBack):
         y[y > 50] = 0.0
         y[mask] = torch.arange(4.0)
         y[nowhere] = x[nowhere]
+        y = y.index_put((y < -1,), torch.zeros(1, 1, 1))
         z[:, mask] = x[mask]
         z[:, :, z[0, 0] > 0] = 3.0
         added = x.index_put((x > 0.2,), torch.tensor(1.0), accumulate=True)

@@ -32,6 +32,7 @@ stable_places | 8i | torch.sort(x, stable=True)[1]
 stable_downwards | 8i | torch.sort(x, stable=True, descending=True)[1]
 stable_argsort | 3x5 | torch.argsort(x.round(), dim=0, stable=True)
 stable_truths | 8i | torch.sort(x > 0, stable=True)[1]
+stable_among_nan | 8 | torch.sort(torch.where(x > 0.5, torch.nan, x.round()), stable=True)[1]
 squeeze_of_more | 3x5 | x.squeeze(1) * 2
 argmin | 3x5 | torch.argmin(x, 1)
 amax_of_all | 3x4 | torch.stack([x.amax(), x.sum().amax()])

@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
     """What the verdict does without where nobody measured the installed converter: none where somebody did."""
     is_far: bool | None = None
     """Whether the outputs of what was converted are far from PyTorch's on the example, so that a comparison has to tell why; None
-    where it was not run."""
+    where that was not seen."""
 
 
 def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:

@@ -155,7 +155,9 @@ class ConverterProcess:
         as that will be asked for next: once for both where none of them takes part.
         """
         _flatten_outputs(program)
-        if supplies and not names and (known := self._taken(program, package)) is not None:
+        known = self._taken(program, package) if supplies and not names else None
+        self._ahead = None
+        if known is not None:
             return known
         file = self.path("program.pt2")
         try:
@@ -180,7 +182,7 @@ class ConverterProcess:
                 raise
             return Prepared(unknown, None, False, 0.0)
         prepared = _prepared(answer)
-        if ahead:
+        if ahead and answer["is_ahead"]:
             first = answer["ahead"]
             self._ahead = _Ahead(program, supplied if first else package, _prepared(first) if first else prepared)
         return prepared
@@ -188,10 +190,13 @@ class ConverterProcess:
     def _taken(self, program: Any, package: str) -> Prepared | None:
         """What came of the same program before it was asked for, its package where it is to be; None where there is none."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or self._process is None or not torch_export.is_same(ahead.program, program):
+        if ahead is None or not torch_export.is_same(ahead.program, program):
             return None
         if ahead.prepared.interface is not None:
-            self._ask(TO_RUN, do="copy", package=ahead.package, to=package)
+            try:
+                self._ask(TO_RUN, do="copy", package=ahead.package, to=package)
+            except (Died, Failed):
+                return None
         return ahead.prepared
 
     def departure(self, package: str, inputs: Sequence[Tensor], nudged: Sequence[Tensor]) -> Departed | None:
@@ -305,7 +310,7 @@ class ConverterProcess:
         return f"ended with exit status {status}"
 
     def _end(self) -> None:
-        process, self._process, self._opened = self._process, None, None
+        process, self._process, self._opened, self._ahead = self._process, None, None, None
         if process is None:
             return
         assert process.stdin is not None

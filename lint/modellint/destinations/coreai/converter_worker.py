@@ -68,12 +68,16 @@ class _Worker:
                 __import__(library)
         captured = _loaded(program)
         if ahead:
-            first = self._prepared(captured, ahead, names, True)
+            try:
+                first = self._prepared(captured, ahead, names, True)
+            except Exception:
+                # Of ours, that is: it is for the export to say.
+                return {**self._prepared(captured, package, names, False), "ahead": None, "is_ahead": False}
             if first["interface"] is not None and first["plain"]:
                 Path(ahead).rename(package)
                 self._exported[package] = self._exported.pop(ahead)
-                return {**first, "ahead": None}
-            return {**self._prepared(captured, package, names, False), "ahead": first}
+                return {**first, "ahead": None, "is_ahead": True}
+            return {**self._prepared(captured, package, names, False), "ahead": first, "is_ahead": True}
         return self._prepared(captured, package, names, supplies)
 
     def _prepared(self, captured: Any, package: str, names: list[str], supplies: bool) -> dict[str, Any]:

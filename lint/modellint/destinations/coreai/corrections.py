@@ -64,6 +64,9 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
         return NotImplemented
     ((dim, mask),) = named
     behind = x.dim() - dim - mask.dim()
+    if values.dim() > dim + 1 + behind:
+        # What is assigned may have further dimensions of one.
+        values = values.reshape(values.shape[values.dim() - dim - 1 - behind :])
     axis = values.dim() - behind - 1
     chosen = mask.reshape(*[1] * dim, *mask.shape, *[1] * behind)
     if axis >= 0 and not (isinstance(values.shape[axis], int) and values.shape[axis] == 1):

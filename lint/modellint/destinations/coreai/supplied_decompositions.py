@@ -157,7 +157,12 @@ def _sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descen
     compared = row.to(torch.int32) if x.dtype is torch.bool else row
     at = torch.arange(x.shape[dim], dtype=torch.int32)
     mine, other = compared.unsqueeze(-1), compared.unsqueeze(-2)
-    is_before = (other > mine if descending else other < mine) | ((other == mine) & (at < at.unsqueeze(-1)))
+    is_less, is_same = other < mine, other == mine
+    if compared.dtype.is_floating_point:
+        # What is not a number counts as the largest.
+        strange, others = mine != mine, other != other
+        is_less, is_same = is_less | (strange & ~others), is_same | (strange & others)
+    is_before = (~is_less & ~is_same if descending else is_less) | (is_same & (at < at.unsqueeze(-1)))
     ranks = is_before.to(torch.int32).sum(-1, dtype=torch.int32)
     places = torch.where(ranks.unsqueeze(-2) == at.unsqueeze(-1), at, 0).sum(-1, dtype=torch.int32).to(torch.int64)
     return row.gather(-1, places).movedim(-1, dim), places.movedim(-1, dim)
