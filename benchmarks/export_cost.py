@@ -15,12 +15,11 @@ import json
 import os
 import random
 import resource
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger
+from ledger import Ledger, printed_row
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 300
@@ -61,15 +60,7 @@ def _apart(checkout: Path, name: str) -> dict[str, Any]:
     """One architecture, in a process that imports modellint from a checkout."""
     paths = os.pathsep.join(str(checkout / part) for part in ("lint", "rules"))
     command = [sys.executable, __file__, "-", "--one", name]
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
-    except subprocess.TimeoutExpired:
-        return {"lost": f"more than {SECONDS} s"}
-    except subprocess.CalledProcessError as error:
-        return {"lost": error.stderr[-300:]}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    return printed_row(command, {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}, SECONDS)
 
 
 def costs(name: str) -> dict[str, Any]:

@@ -82,3 +82,17 @@ def supervise(command: Sequence[str], path: Path, silence: float) -> None:
         for name in lost:
             ledger.finish({"name": name, "lost": why or f"the process ended with {process.returncode}"})
         print(f"{why or process.returncode}: {', '.join(lost)}; starting again", file=sys.stderr, flush=True)
+
+
+def printed_row(command: Sequence[str], environment: dict[str, str], seconds: float) -> dict[str, Any]:
+    """The row that a process of its own prints last; under ``lost`` why there is none."""
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return {"lost": f"more than {seconds:g} s"}
+    except subprocess.CalledProcessError as error:
+        return {"lost": error.stderr[-300:]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row

@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger
+from ledger import Ledger, printed_row
 
 SECONDS = 600
 WANTED = {"check": 1.2, "export": 1.5}
@@ -62,21 +60,7 @@ def main() -> int:
 
 def _apart(name: str, destination: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "-", "--destination", destination, "--one", name]
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
-        return {"lost": f"more than {SECONDS} s"}
-    except subprocess.CalledProcessError as error:
-        return {"lost": error.stderr[-300:]}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+    return printed_row(command, {"OMP_NUM_THREADS": "1"}, SECONDS)
 
 
 class Meter:

@@ -75,7 +75,7 @@ def test_export_writes_both_packages(folder: Path) -> None:
 
 def test_functions_take_the_destination(tmp_path: Path) -> None:
     model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.randn(1, 3)
-    line = "Core AI: will convert · compared on the example alone: modellint verify"
+    line = "Core AI: will convert · near PyTorch on the example alone: modellint verify"
     assert modellint.check_model(model, x, destination="coreai").verdict == line
     assert modellint.verify(model, x, destination="coreai").ok
     result = modellint.export(

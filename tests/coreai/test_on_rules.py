@@ -149,6 +149,12 @@ def test_nothing_is_said_of_what_is_right_or_cannot_be_compared(function: Callab
     assert not modellint.check_model(Use(function).eval(), (x,), destination="coreai", select="OPS011").diagnostics
 
 
+def test_of_a_random_model_nothing_is_called_near() -> None:
+    model = nn.Sequential(nn.Linear(5, 5), Use(lambda x: x + torch.bernoulli(torch.full((5,), 0.5)))).eval()
+    verdict = modellint.check_model(model, (torch.randn(2, 5),), destination="coreai").verdict
+    assert "near PyTorch" not in verdict
+
+
 def test_an_export_is_told_of_a_model_that_returns_more_than_tensors() -> None:
     model = Use(lambda x: (functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False), None))
     verdict = modellint.check_model(model.eval(), (MAP,), destination="coreai").verdict

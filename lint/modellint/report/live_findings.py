@@ -124,6 +124,14 @@ def _miscompilation(finding: Miscompilation, filename: Callable[[str], str]) -> 
     }
 
 
+_ON_THE_EXAMPLE = {
+    None: "not compared",
+    False: "near PyTorch on the example alone",
+    True: "far from PyTorch on the example",
+}
+"""What is said of a conversion that was not verified, by whether its outputs on the example are far from PyTorch's."""
+
+
 def line_of(
     conversion: Conversion | None,
     diagnostics: Iterable[Diagnostic],
@@ -152,8 +160,7 @@ def line_of(
     elif conversion.convertible:
         parts.append("will convert" if conversion.has_one_route else f"will convert · --frontend {route}")
         if not is_compared:
-            on = "not compared" if chosen.is_far is None else "compared on the example alone"
-            parts.append(f"{on}: modellint verify")
+            parts.append(f"{_ON_THE_EXAMPLE[chosen.is_far]}: modellint verify")
         if wrong:
             by = dict.fromkeys(affected for finding in wrong for affected in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")

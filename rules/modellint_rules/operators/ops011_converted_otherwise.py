@@ -96,7 +96,7 @@ class ConvertedOtherwise(Rule):
         for operator in run.operators:
             what = _wrong(operator, read)
             # A factor OPS007 tells of.
-            is_known |= bool(what) or operator.keywords.get("alpha", 1) != 1
+            is_known |= bool(what) or (operator.name in _SCALED and operator.keywords.get("alpha", 1) != 1)
             if what:
                 yield subject.finding(
                     self,
@@ -135,6 +135,7 @@ _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
+_SCALED = {f"aten::{name}" for name in ("add", "add_", "sub", "sub_", "rsub")}
 _PUTS = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 _POOLS = re.compile(r"aten::(?:avg_pool([123])d|max_pool([23])d_with_indices)\Z")
 _NEAREST = re.compile(r"aten::upsample_nearest[123]d\Z")
