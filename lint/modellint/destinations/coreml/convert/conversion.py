@@ -14,6 +14,7 @@ from modellint.destinations.capture import asserted_values, constant_scalars, un
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
     bfloat16_constants,
+    computed_weights,
     functionalized_write_repair,
     node_name_collisions,
     routes,
@@ -148,6 +149,7 @@ class _Exports(Sequence[Captured]):
                     asserted_values.remove(exported.program)
                     bfloat16_constants.widen(exported.program)
                     functionalized_write_repair.restore(exported.program)
+                    computed_weights.fold(exported.program)
                     node_name_collisions.part(exported.program)
                 return Captured(name, exported, outputs=self._outputs, notes=self._notes)
         except Exception as error:
