@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 import modellint
 
@@ -29,7 +29,7 @@ class Resampled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight(x)
-        return F.conv_transpose1d(F.conv1d(x, weight, stride=2), weight, stride=2)
+        return functional.conv_transpose1d(functional.conv1d(x, weight, stride=2), weight, stride=2)
 
 
 class OfTheInput(Resampled):
