@@ -96,6 +96,8 @@ largest_truth | 3x4 | torch.cat([(x > 0).amax(1), (x > 0).amin((0, 1), keepdim=T
 truth_at_least | 3x4 | (x > 0).clamp(min=1) + (x > 0).clamp(max=0) * 2
 truth_up_to_a_half | 3x4 | (x > 0).clamp(max=0.5)
 largest_truths | 3x4 | torch.cat([(x > 0).max(1)[0], (x > 0).min(0)[0]]).float()
+cat_of_nothing | 3x4 | torch.cat([torch.cat([x[:, :0], x[:, 2:2]], 1), x * 2], -1)
+cat_of_nothing_of_two_ranks | 3x4 | torch.cat([torch.cat([torch.zeros(0), x[:, :0]], 1), x * 2], 1)
 sorted_truths | 3x4 | (x > 0).sort(1)[0].float()
 antialiased | 1x2x9x12 | F.interpolate(x, size=(4, 17), mode="bilinear", antialias=True)
 antialiased_by_factors | 1x2x9x12 | F.interpolate(x, scale_factor=(0.45, 0.6), mode="bilinear", antialias=True)

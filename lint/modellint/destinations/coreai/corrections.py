@@ -7,7 +7,7 @@ as they are. What coreai-torch 0.4.3 gets wrong is listed in `docs/coreai.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -82,6 +82,19 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
     else:
         given = values
     return torch.where(chosen, x + given if accumulate else given, x)
+
+
+def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    """`cat` of tensors that all have no element, whose converter takes the rank of the first that has one."""
+    if not all(any(isinstance(size, int) and size == 0 for size in tensor.shape) for tensor in tensors):
+        return NotImplemented
+    # `torch.cat` leaves out what has the shape `(0,)`, beside tensors of another rank.
+    first = max(tensors, key=Tensor.dim)
+    joined = [tensor for tensor in tensors if tensor.dim() == first.dim()]
+    shape = list(first.shape)
+    shape[dim] = sum(tensor.shape[dim] for tensor in joined)
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return torch.zeros(shape, dtype=dtype)
 
 
 def _scaled_reversed(x: Tensor, y: Any, alpha: float = 1) -> Any:
@@ -301,6 +314,7 @@ _MENDS: dict[Any, Replacement] = {
     aten._to_copy.default: Replacement(_to_copy, BIT_EQUAL),
     aten.index.Tensor: Replacement(_index, BIT_EQUAL),
     aten.index_put.default: Replacement(_index_put, BIT_EQUAL),
+    aten.cat.default: Replacement(_cat, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),
     **{
