@@ -37,12 +37,23 @@ class OfTheInput(Resampled):
         return super().weight(x) * x.mean()
 
 
+class Returned(Resampled):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        weight = self.weight(x)
+        return functional.conv1d(x, weight, stride=2), weight
+
+
 def example() -> Tensor:
     return torch.randn(1, 6, 16, generator=torch.Generator().manual_seed(1))
 
 
 def test_weights_computed_of_constants_are_constant() -> None:
     exported = modellint.export(Resampled().eval(), (example(),), precision="fp32")
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
+
+
+def test_a_weight_may_be_returned() -> None:
+    exported = modellint.export(Returned().eval(), (example(),), precision="fp32", frontend="export")
     assert exported.verification is not None and exported.verification.verdict == "agrees"
 
 

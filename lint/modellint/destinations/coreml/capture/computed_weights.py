@@ -100,7 +100,7 @@ def _is_pure(target: Any) -> bool:
 
 
 def _replace(program: Any, weight: Any, value: Tensor) -> None:
-    """Make a value a constant of the program, and use it in a node's place."""
+    """Make a value a constant of the program, and give it to convolutions in a node's place."""
     signature, graph = program.graph_signature, program.graph
     kinds = [spec.kind for spec in signature.input_specs]
     at = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
@@ -108,7 +108,8 @@ def _replace(program: Any, weight: Any, value: Tensor) -> None:
     with graph.inserting_before([*graph.nodes][at]):
         constant = graph.placeholder(f"folded_{weight.name}")
     constant.meta["val"] = weight.meta["val"]
-    weight.replace_all_uses_with(constant)
+    # The model may return it, too: outputs have the names of their nodes.
+    weight.replace_all_uses_with(constant, delete_user_cb=lambda user: _name(user) in _CONVOLUTIONS)
     signature.input_specs.insert(
         at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(constant.name), constant.name, None)
     )
