@@ -84,6 +84,39 @@ def power_of_two(x: Operand, exponent: Operand) -> Any:
     return mb.exp2(x=exponent)
 
 
+@builds("floor_divide", ".scalar")
+def floor_divide_by_one(x: Tensor, y: Operand) -> Any:
+    """Floats rounded down to whole numbers: coremltools leaves a quotient by one out, rounded or not (#2761)."""
+    return mb.floor(x=x) if _divides_by_one(x, y) else NotImplemented
+
+
+@builds("div", ".tensor_mode", ".scalar_mode")
+def div_by_one(x: Tensor, y: Operand, rounding_mode: str | None = None) -> Any:
+    """Quotient by one that is rounded down, as ``floor_divide``."""
+    return mb.floor(x=x) if rounding_mode == "floor" and _divides_by_one(x, y) else NotImplemented
+
+
+@builds("remainder", ".scalar", ".tensor")
+def remainder_by_one(x: Tensor, y: Operand) -> Any:
+    """Fraction of floats; of what coremltools takes from them it leaves the rounding out, so that nothing is left (#2836)."""
+    return mb.sub(x=x, y=mb.floor(x=x)) if _divides_by_one(x, y) else NotImplemented
+
+
+def _divides_by_one(x: Any, y: Any) -> bool:
+    """Whether a divisor is known to be one, and leaves the shape of floats as it is."""
+    if not isinstance(x, operator_tables.Var) or is_integral(x) or is_boolean(x):
+        return False
+    if not isinstance(y, operator_tables.Var):
+        return bool(y == 1)
+    shape = tuple(x.shape)
+    return (
+        y.val is not None
+        and bool(np.all(y.val == 1))
+        and np.ndim(y.val) <= len(shape)
+        and (np.size(y.val) == 1 or tuple(np.shape(y.val)) == shape[len(shape) - np.ndim(y.val) :])
+    )
+
+
 @builds("floordiv")
 def floordiv(x: Operand, y: Operand) -> Any:
     """Rounded quotient of sizes, an integer as they are; coremltools makes a float of it, which it does not take for a size."""
