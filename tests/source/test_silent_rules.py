@@ -53,6 +53,57 @@ def test_argmax_over_one_dimension(body: str) -> None:
     assert said(net(body), "OPS006") == []
 
 
+# OPS012
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return x % 1", "return x - x.floor()"),
+        ("return (x / 3) % 1.0", "return (x / 3) % 1.0"),
+        ("y = x * 2\nreturn y // 1 + x", "return y.floor() + x"),
+        ("return torch.sin(x % 1)", "torch.sin(x - x.floor())"),
+        ("return 2 * (x % 1)", "x - x.floor()"),
+        ("return self.fc(x) % 1", "return self.fc(x) % 1"),
+    ],
+)
+def test_a_rounded_quotient_by_one(body: str, after: str) -> None:
+    text = net(body, "self.fc = nn.Linear(4, 4)")
+    assert said(text, "OPS012") == ["E1"] if "\n" not in body else len(said(text, "OPS012")) == 1
+    assert after in fixed(text, "OPS012")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x % 2",
+        "return x // 10",
+        "return x % 1.5",
+        "return x // 1",
+        "return x * (x.shape[0] % 1 + 1)",
+        "return x.long() % 1 + x",
+        "return x * (self.n % 1)",
+        "return x + torch.arange(4) % 1",
+        "return x[(x % 1).sum().item():] if False else x",
+    ],
+)
+def test_other_quotients(body: str) -> None:
+    assert said(net(body, "self.n = n"), "OPS012") == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "count"),
+    [
+        ("nn.InstanceNorm2d(3, track_running_stats=True)", 1),
+        ("nn.InstanceNorm2d(3, track_running_stats=False)", 0),
+        ("nn.InstanceNorm2d(3)", 0),
+        ("nn.BatchNorm2d(3, track_running_stats=True)", 0),
+    ],
+)
+def test_statistics_of_an_instance_norm(layer: str, count: int) -> None:
+    assert len(said(net("return self.norm(x)", f"self.norm = {layer}"), "OPS012")) == count
+
+
 # OPS007
 
 

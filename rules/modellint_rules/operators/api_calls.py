@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives
+from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives, parents_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, Diagnostic, Operation, Rule, Value
@@ -163,6 +163,48 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
         if (node.lineno, sign.kind) not in reported:
             reported.add((node.lineno, sign.kind))
             yield node, sign, all(reading.aside or reading.unusual for reading in readings)
+
+
+def rounded_by_one_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, ast.AST | None, bool]]:
+    """Every `x % 1` and `x // 1` of what ``forward`` computes from its inputs, once in a line; what it stands in; whether by no
+    default path.
+    """
+    if not code.in_forward or re.search(_LOSS, code.name or ""):
+        return
+    reported: set[tuple[int, type[ast.operator]]] = set()
+    for readings in code.operations:
+        node, function = readings[0].node, readings[0].function
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Mod, ast.FloorDiv)):
+            continue
+        if function is None or not all(map(_by_one, readings)) or not _is_run(code, readings):
+            continue
+        if code.ends_in_python(node, function) or code.is_for_loss_only(node, function):
+            continue
+        parent = parents_in(function).get(node)
+        if isinstance(node.op, ast.FloorDiv) and isinstance(parent, ast.Return):
+            # Of an output coremltools keeps it.
+            continue
+        if (node.lineno, type(node.op)) not in reported:
+            reported.add((node.lineno, type(node.op)))
+            yield node, parent, all(reading.aside or reading.unusual for reading in readings)
+
+
+_TO_INTEGERS = frozenset({"argmax", "argmin", "byte", "char", "int", "long", "randint", "short"})
+
+
+def _by_one(operation: Operation) -> bool:
+    """Whether a tensor that is computed from what `forward` is given is divided by the number one: of integers nobody asks that."""
+    left, right = (alternatives(operand) for operand in operation.operands)
+    given = all(
+        isinstance(part, Tensor)
+        and part.origin != "unseen"
+        and part.batch is not None
+        and part.made_by not in _TO_INTEGERS
+        for part in left
+    )
+    return given and all(
+        isinstance(part, Const) and type(part.value) in (int, float) and part.value == 1 for part in right
+    )
 
 
 def transposed_in_forward(code: Code) -> Iterator[tuple[ast.Attribute, bool]]:

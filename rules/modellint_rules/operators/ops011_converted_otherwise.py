@@ -219,31 +219,15 @@ def _of_nearest(x: Any, output: Any) -> str:
 
 
 def _pooled(operator: Operator, rank: int, read: _Readers) -> str:
+    from modellint_rules.operators.refusals.pooling_windows import arguments_of, ends_evenly
+
     if "max_pool" in operator.name:
         indices = operator.outputs[1] if len(operator.outputs) > 1 else None
         return "its indices are zeros" if indices is not None and read.is_read(indices) else ""
-    given = dict(
-        zip(("x", "kernel", "stride", "padding", "ceil", "counts", "divisor"), operator.arguments, strict=False)
-    )
-    given |= {"counts": operator.keywords.get("count_include_pad", given.get("counts", True))}
+    given = arguments_of("avg", operator.arguments, operator.keywords)
     padding = given.get("padding", 0)
     pads = any(padding) if isinstance(padding, (list, tuple)) else bool(padding)
     is_plain = given.get("divisor") is None and len(given["x"].shape) == rank + 2
-    if given.get("ceil") and not _ends_evenly(given, rank, operator.outputs[0].shape[2:]):
+    if given.get("ceil") and not ends_evenly(given, rank, operator.outputs[0].shape[2:]):
         return ""
     return "what is padded counts for the average" if pads and not given["counts"] and is_plain else ""
-
-
-def _ends_evenly(given: Mapping[str, Any], rank: int, sizes: tuple[int, ...]) -> bool:
-    """Whether the last windows of a pooling end where its input and padding do, so that to round sizes up changes nothing."""
-
-    def of_each(value: Any) -> tuple[int, ...]:
-        values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-        return values * rank if len(values) == 1 else values
-
-    kernel, padding = of_each(given["kernel"]), of_each(given.get("padding", 0))
-    stride = of_each(given.get("stride") or given["kernel"])
-    return all(
-        (count - 1) * step + window <= size + 2 * pad
-        for count, step, window, size, pad in zip(sizes, stride, kernel, given["x"].shape[2:], padding, strict=True)
-    )

@@ -56,6 +56,7 @@ _SHAPES: dict[str, Callable[[str], object]] = {
     Trigger.BIT_OPERATOR: re.compile(rf"\|{_ANNOTATION_OR_CHOICE}|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&=").search,
     # Not `sizes: list[int] = (1, 2)`.
     Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE).search,
+    Trigger.DIVIDES_BY_ONE: re.compile(r"(?:%|//)=?\s*\(?1(?:\.0*)?(?![\w.])").search,
     Trigger.LOCAL_DROPOUT: _has_local_dropout,
     Trigger.ARANGE_OF_FLOATS: re.compile(
         r"arange\((?:[^()]|\([^()]*\))*\bdtype\s*=\s*(?:[\w.]*(?:float|half|double)|[\w.]+\.dtype\b)"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Instance, Tensor, Value, alternatives, coreml, holds_floats
 from modellint_rules.operators.refusals.conditions import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusals.table import converted_otherwise, refusals
+from modellint_rules.operators.refusals.table import converted_otherwise, refusals, wrong_conversions
 
 if TYPE_CHECKING:
     from modellint_rules.operators.api_calls import Use
@@ -28,6 +28,12 @@ def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
 def converted_to_another(use: Use) -> Refusal | None:
     """Why coreai-torch converts a use to something else, where it certainly does."""
     found = _by_name(converted_otherwise).get(coreml.public_name(use.name), ())
+    return next((_of_rank(entry, use) for entry in found if _holds(entry, use)), None)
+
+
+def wrong_by_coremltools(use: Use) -> Refusal | None:
+    """What coremltools converts a use to, where that certainly is something else."""
+    found = _by_name(wrong_conversions).get(coreml.public_name(use.name), ())
     return next((_of_rank(entry, use) for entry in found if _holds(entry, use)), None)
 
 

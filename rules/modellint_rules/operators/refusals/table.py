@@ -2,7 +2,8 @@
 
 They stand in ``refusals.json``, one in a line: the fields of `Refusal`, with each condition on an argument by its name, or as a name
 with the values that it asks about (``{"one_of": ["circular"]}``). Tests convert every example. Those that coreai-torch 0.4.3
-converts to something else stand in ``converted_otherwise.json``, in the same form.
+converts to something else stand in ``converted_otherwise.json``, and those that coremltools does in ``wrong_conversions.json``, in the
+same form.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ def converted_otherwise() -> tuple[Refusal, ...]:
     from modellint_rules.operators.refusals.conditions import read
 
     return tuple(map(read, json.loads(Path(__file__).with_name("converted_otherwise.json").read_text("utf-8"))))
+
+
+@cache
+def wrong_conversions() -> tuple[Refusal, ...]:
+    """The uses that coremltools converts to something else."""
+    from modellint_rules.operators.refusals.conditions import read
+
+    return tuple(map(read, json.loads(Path(__file__).with_name("wrong_conversions.json").read_text("utf-8"))))
 
 
 @cache

@@ -1,0 +1,150 @@
+"""OPS012: a use of an operator that coremltools converts to something else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, coreml
+
+if TYPE_CHECKING:
+    from modellint.authoring import Code, LiveModel
+
+
+class WrongConversion(Rule):
+    """A use of an operator that coremltools converts to something else.
+
+    ## What it does
+    Asks every operator of the run whether its operands, their types and their sizes are among those whose conversion was measured
+    to be wrong: `x % 1`, a pooling in ceil mode whose last windows are cut off, `antialias=True`, a variance without `dim`, running
+    statistics of an instance norm, a triangle of infinity, powers of 2, and others of coremltools' known faults. In source it finds
+    what literals show: `x % 1` and `x // 1` of floats, and `nn.InstanceNorm2d(…, track_running_stats=True)`.
+
+    ## Why
+    The conversion succeeds, and the package computes something else: `x % 1` gives zeros. Each is shown with a program, and with what
+    comes out beside each version of coremltools, in the list of its known faults. Where a version converts it right, there is no
+    finding.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Phase(nn.Module):
+        def forward(self, x):
+            turns = torch.sigmoid(x) * 8.0
+            return torch.sin(turns % 1)
+
+
+    inputs = (torch.randn(2, 4),)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Phase(nn.Module):
+        def forward(self, x):
+            turns = torch.sigmoid(x) * 8.0
+            return torch.sin(turns - turns.floor())
+
+
+    inputs = (torch.randn(2, 4),)
+    ```
+
+    ## Fix safety
+    The fix of `x % 1` and `x // 1` is safe: what it writes gives the same numbers. Other uses have none: `modellint export` puts
+    other operators in their place, and says which.
+
+    ## Known limits
+    It knows the uses that can be told by types, sizes and numbers that are written down. What depends on the values, such as a
+    logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`atan2`, `nn.RMSNorm`), it is a warning, and
+    so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is information. In source it finds
+    what is computed from the arguments of `forward` alone.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2836>
+    - <https://github.com/apple/coremltools/issues/2761>
+    """
+
+    code = "OPS012"
+    name = "wrong-conversion"
+    severity = Severity.ERROR
+    only_for = ("coreml",)
+    only_inference = True
+    silent = ("trace", "export")
+    live_needs = "run"
+    needs = ("forward", frozenset({Trigger.DIVIDES_BY_ONE, "track_running_stats"}))
+    only_modules = True
+    fixable = "`x - x.floor()`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Look for floats that are divided by one and rounded, and for layers with running statistics that are not read."""
+        from modellint_rules.operators.api_calls import calls_in_forward, found_at, rounded_by_one_in_forward
+        from modellint_rules.operators.refusals.lookup import wrong_by_coremltools
+
+        version = code.destination.coremltools
+        if coreml.has_fault(_OF_ONE, version):
+            for node, parent, aside in rounded_by_one_in_forward(code):
+                is_remainder = isinstance(node.op, ast.Mod)
+                yield code.finding(
+                    self,
+                    node,
+                    _REMAINDER if is_remainder else _QUOTIENT,
+                    severity=Severity.INFO if aside else self.severity,
+                    fix=_fix(code, node, parent),
+                    advice="Write `x - x.floor()`" if is_remainder else "Write `x.floor()`",
+                    operator="aten::remainder" if is_remainder else "aten::floor_divide",
+                )
+        if not coreml.has_fault(_OF_STATISTICS, version):
+            return
+        for call, wrong, aside in calls_in_forward(code, wrong_by_coremltools):
+            claim = f"`{wrong[0].shown}`: {wrong[0].why}"
+            yield from found_at(
+                self, code, call, claim, Severity.INFO if aside else self.severity, wrong[0].kind, _ADVICE
+            )
+
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
+        """Ask every operator of the run for what is known to come out wrong."""
+        from modellint_rules.operators.refusals.coremltools_faults import found
+
+        here = coreml.here()
+        for use, fault in found(subject):
+            if coreml.has_fault(fault.id, here):
+                yield subject.finding(
+                    self,
+                    fault.message,
+                    at=use.place,
+                    modules=[use.module],
+                    operator=fault.operator,
+                    advice=_ADVICE,
+                    severity=fault.severity,
+                )
+
+    def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:
+        """The routes by which the use converts to something else: for some it is one only."""
+        from modellint_rules.operators.refusals.coremltools_faults import routes_of
+
+        return routes_of(finding.message) if finding.severity is Severity.ERROR else ()
+
+
+_OF_ONE = "quotient-of-one"
+_OF_STATISTICS = "instance-norm-running-statistics"
+_REMAINDER = "`x % 1` of floats converts to zeros: coremltools leaves the rounding of a quotient by one out"
+_QUOTIENT = "`x // 1` of floats converts to `x`, unless it is an output: coremltools takes it for no operation"
+_ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
+
+
+def _fix(code: Code, node: ast.BinOp, parent: ast.AST | None) -> Fix | None:
+    if not isinstance(node.left, (ast.Name, ast.Attribute)):
+        return None
+    text = code.rewriter.of(node.left)
+    if isinstance(node.op, ast.FloorDiv):
+        return Fix("Round it down", (code.rewriter.replace(node, f"{text}.floor()"),))
+    whole = f"{text} - {text}.floor()"
+    is_operand = isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Attribute, ast.Starred, ast.Subscript))
+    return Fix("Take what is whole off", (code.rewriter.replace(node, f"({whole})" if is_operand else whole),))
