@@ -185,3 +185,59 @@ def test_such_a_buffer_is_a_state_where_states_are_asked_for() -> None:
     example = torch.randn(6, 4), torch.arange(6)
     found = modellint.export(Scratch().eval(), example, frontend="export", deployment_target="iOS18", states=True)
     assert [feature.name for feature in found.summary.states] == ["frequencies"]
+
+
+class Rotating(nn.Module):
+    """A table that a first layer writes for the next: they share it, and write it outside of autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("angles", torch.zeros(16, 4), persistent=False)
+        self.known = 0
+
+    @torch.autocast("cuda", enabled=False)
+    def forward(self, length: int) -> Tensor:
+        if length <= self.known:
+            return self.angles[:length].detach()
+        angles = torch.arange(length)[:, None] * torch.linspace(0.1, 1, 4)
+        self.angles[:length] = angles.detach()
+        self.known = length
+        return angles
+
+
+class Rotated(nn.Module):
+    def __init__(self, rotation: Rotating) -> None:
+        super().__init__()
+        self.rotation = rotation
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.rotation(x.shape[1]).cos()
+
+
+class Read(nn.Module):
+    """A table of which more is read than was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.table[:2] = x[0, :2]
+        return x + self.table
+
+
+def test_a_table_that_layers_share_needs_no_state() -> None:
+    torch.manual_seed(0)
+    rotation = Rotating()
+    model = nn.Sequential(Rotated(rotation), Rotated(rotation)).eval()
+    found = modellint.export(model, (torch.randn(1, 6, 4),), frontend="export")
+    assert found.verification.ok
+    assert not found.summary.states
+    assert any("angles is written before it is read, and is no state" in note for note in found.summary.notes)
+    assert rotation.known == 0
+
+
+def test_a_table_that_is_read_beyond_what_was_written_stays_a_state() -> None:
+    with pytest.raises(modellint.ExportError, match="does not convert"):
+        modellint.export(Read().eval(), (torch.randn(2, 4),), frontend="export")

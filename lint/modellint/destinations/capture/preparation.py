@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,6 +48,7 @@ def prepared(
     """
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
+        stack.enter_context(_without_idle_autocast())
         stack.enter_context(normalizing_in_operators(model))
         stack.enter_context(staying_in_place(model))
         outputs, done = _run(model, inputs, stack, has_converter)
@@ -138,6 +140,34 @@ def _without_fast_path() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+
+@contextmanager
+def _without_idle_autocast() -> Iterator[None]:
+    """Scope in which autocast that changes nothing is not entered: it is off, or is another device's than the CPU's.
+
+    `torch.export` makes a program of its own of what runs under it, and what that writes to buffers has no functional form.
+    """
+    kind = torch.amp.autocast_mode.autocast
+    enter: Callable[..., Any] = kind.__enter__
+    leave: Callable[..., Any] = kind.__exit__
+    scopes = threading.local()
+
+    def entering(self: Any) -> Any:
+        is_idle = self.device != "cpu" or not (self._enabled or torch.is_autocast_enabled("cpu"))
+        scopes.idle = [*getattr(scopes, "idle", ()), is_idle]
+        return self if is_idle else enter(self)
+
+    def leaving(self: Any, *raised: Any) -> Any:
+        # Another thread may have entered before this scope began.
+        *scopes.idle, is_idle = getattr(scopes, "idle", None) or [False]
+        return False if is_idle else leave(self, *raised)
+
+    kind.__enter__, kind.__exit__ = entering, leaving  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        kind.__enter__, kind.__exit__ = enter, leave  # type: ignore[method-assign]
 
 
 def _is_plain(outputs: Any) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from modellint.destinations.capture.in_place_writes import is_written
+
 aten = torch.ops.aten
 
 
@@ -19,7 +21,7 @@ def by_tensors(program: Any) -> None:
         for node in program.graph.find_nodes(op="call_function", target=aten.select.int)
         if _is_number(node.args[2])
         and isinstance(node.args[0].meta["val"].shape[node.args[1]], int)
-        and not _is_written(node.args[0])
+        and not is_written(node.args[0])
     ]
     for node, place in found:
         x, axis, number = node.args
@@ -49,14 +51,3 @@ def by_tensors(program: Any) -> None:
 def _is_number(operand: Any) -> bool:
     is_node = isinstance(operand, torch.fx.Node) and operand.target is aten.item.default
     return is_node and not operand.args[0].meta["val"].is_floating_point()
-
-
-def _is_written(node: Any) -> bool:
-    """Whether a tensor, or a view of it, is written in place: `select` gives its memory, and what stands for it here does not."""
-    for user in node.users:
-        schema = getattr(user.target, "_schema", None)
-        if schema is None or all(argument.alias_info is None for argument in schema.arguments):
-            continue
-        if schema.is_mutable or _is_written(user):
-            return True
-    return False

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from modellint.destinations.capture.in_place_writes import is_written
 from modellint.live.inputs.model_inputs import Inputs
 
 FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
@@ -42,11 +43,33 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
         program = program.run_decompositions(
             {node.target: table[node.target] for node in others if node.target in table}
         )
+    _part_shared_buffers(program)
     for node in program.graph.nodes:
         # torch 2.14 forgets readers of what only a size is taken of, and cannot erase them.
         for given in node.all_input_nodes:
             given.users.setdefault(node)
     return program
+
+
+def _part_shared_buffers(program: Any) -> None:
+    """Let one of the names of a buffer stand for all: layers that share a module have a name each, and what is written to one of
+    them cannot be made functional beside the others.
+    """
+    names = program.graph_signature.inputs_to_buffers
+    first: dict[Any, Any] = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        held = program.constants if names.get(node.name) in program.constants else program.state_dict
+        value = held.get(names.get(node.name))
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+            continue
+        one = first.setdefault((value.data_ptr(), value.shape, value.stride(), value.dtype), node)
+        if one is not node and any(map(is_written, (one, node))):
+            node.replace_all_uses_with(one)
+            kept = {**held, names[node.name]: value.detach().clone()}
+            if held is program.constants:
+                program._constants = kept
+            else:
+                program._state_dict = kept
 
 
 def is_same(program: Any, other: Any) -> bool:

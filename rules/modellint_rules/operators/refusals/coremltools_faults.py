@@ -206,7 +206,7 @@ def _filled(operator: Operator, data: Data) -> Fault | None:
     value = operator.arguments[1]
     if not isinstance(value, TensorFact) or value not in data.of_inputs:
         return None
-    return Fault("fill-by-a-tensor", "a fill with a value that the run computes is a fill with zeros", "aten::fill_")
+    return Fault("fill-by-a-tensor", "a fill with a value that the run computes is a fill with zeros", "aten::fill")
 
 
 def _truths(operator: Operator, data: Data) -> Fault | None:
