@@ -35,7 +35,8 @@ class WrongConversion(Rule):
     class Phase(nn.Module):
         def forward(self, x):
             turns = torch.sigmoid(x) * 8.0
-            return torch.sin(turns % 1)
+            whole = turns // 1
+            return torch.sin(turns - whole)
 
 
     inputs = (torch.randn(2, 4),)
@@ -50,7 +51,8 @@ class WrongConversion(Rule):
     class Phase(nn.Module):
         def forward(self, x):
             turns = torch.sigmoid(x) * 8.0
-            return torch.sin(turns - turns.floor())
+            whole = turns.floor()
+            return torch.sin(turns - whole)
 
 
     inputs = (torch.randn(2, 4),)
