@@ -193,8 +193,7 @@ def _unique(operator: Operator, data: Data) -> Fault | None:
 
 
 def _softplus(operator: Operator, data: Data) -> Fault | None:
-    given = (*operator.arguments, 1, 20)[: max(3, len(operator.arguments))]
-    beta, threshold = given[1] if len(operator.arguments) > 1 else 1, (given[2] if len(operator.arguments) > 2 else 20)
+    beta, threshold = [*operator.arguments[1:], *(1, 20)[len(operator.arguments) - 1 :]]
     # From there on half precision rounds away what is added.
     if threshold > 8:
         return None
@@ -230,15 +229,6 @@ def _masked(operator: Operator, data: Data) -> Fault | None:
         return None
     what = "with a mask that is larger than the tensor it converts to a program that is not well formed"
     return Fault("masked-fill-broadcast", what, "aten::masked_fill")
-
-
-def _rolled(operator: Operator, data: Data) -> Fault | None:
-    x, shifts, *dims = operator.arguments
-    axes = dims[0] if dims else ()
-    if not any(shift < 0 and not isinstance(x.shape[axis], int) for shift, axis in zip(shifts, axes, strict=False)):
-        return None
-    what = "backwards along an axis of flexible size it does nothing on devices"
-    return Fault("roll-flexible", what, operator.name)
 
 
 def _angle(operator: Operator, data: Data) -> Fault | None:
@@ -277,7 +267,6 @@ _OF_OPERATORS: dict[str, Callable[[Operator, Data], Fault | None]] = {
     "aten::sum": _truths,
     "aten::flip": _flipped,
     "aten::masked_fill": _masked,
-    "aten::roll": _rolled,
     "aten::atan2": _angle,
     "aten::logcumsumexp": _logcumsumexp,
 }
