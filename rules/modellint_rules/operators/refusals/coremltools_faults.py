@@ -193,7 +193,8 @@ def _unique(operator: Operator, data: Data) -> Fault | None:
 
 
 def _softplus(operator: Operator, data: Data) -> Fault | None:
-    beta, threshold = [*operator.arguments[1:], *(1, 20)[len(operator.arguments) - 1 :]]
+    given: list[Any] = [*operator.arguments[1:], *(1, 20)[len(operator.arguments) - 1 :]]
+    beta, threshold = given
     # From there on half precision rounds away what is added.
     if threshold > 8:
         return None
