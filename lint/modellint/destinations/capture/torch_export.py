@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from modellint.destinations.capture.in_place_writes import is_written
 from modellint.live.inputs.model_inputs import Inputs
@@ -60,7 +61,9 @@ def _part_shared_buffers(program: Any) -> None:
     for node in program.graph.find_nodes(op="placeholder"):
         held = program.constants if names.get(node.name) in program.constants else program.state_dict
         value = held.get(names.get(node.name))
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or value.is_meta:
+            continue
+        if value.layout is not torch.strided or not value.numel():
             continue
         one = first.setdefault((value.data_ptr(), value.shape, value.stride(), value.dtype), node)
         if one is not node and any(map(is_written, (one, node))):

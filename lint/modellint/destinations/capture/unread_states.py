@@ -89,8 +89,12 @@ def _written_first(buffer: Any) -> list[Any]:
             return []
         if is_written(part):
             return []
+    # What was written may be written to afterwards.
+    with buffer.graph.inserting_before(write):
+        value = buffer.graph.call_function(aten.clone.default, (write.args[1],))
+    value.meta = dict(write.meta)
     for node in (*others, write):
-        node.replace_all_uses_with(write.args[1])
+        node.replace_all_uses_with(value)
     return [*others, write, first]
 
 
