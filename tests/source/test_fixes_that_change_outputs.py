@@ -22,6 +22,7 @@ CHANGES = {
     "NUM002": "outputs change where",
     "NUM007": "outputs change",
     "OPS007": "outputs change in their last digit",
+    "OPS012": "outputs change where",
     "SHP007": "outputs of inputs of another rank change",
     "SHP009": "outputs change where",
 }

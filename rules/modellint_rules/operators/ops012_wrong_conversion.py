@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, coreml
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -59,8 +59,9 @@ class WrongConversion(Rule):
     ```
 
     ## Fix safety
-    The fix of `x % 1` and `x // 1` is safe: what it writes gives the same numbers. Other uses have none: `modellint export` puts
-    other operators in their place, and says which.
+    The fix of `x % 1` is safe: what it writes gives the same numbers. That of `x // 1` is unsafe: of infinity a rounded quotient is
+    not a number, and `x.floor()` is infinity. Other uses have none: `modellint export` puts other operators in their place, and says
+    which.
 
     ## Known limits
     It knows the uses that can be told by types, sizes and numbers that are written down. What depends on the values, such as a
@@ -146,7 +147,11 @@ def _fix(code: Code, node: ast.BinOp, parent: ast.AST | None) -> Fix | None:
         return None
     text = code.rewriter.of(node.left)
     if isinstance(node.op, ast.FloorDiv):
-        return Fix("Round it down", (code.rewriter.replace(node, f"{text}.floor()"),))
+        return Fix(
+            "Round it down; outputs change where it is infinite",
+            (code.rewriter.replace(node, f"{text}.floor()"),),
+            Applicability.UNSAFE,
+        )
     whole = f"{text} - {text}.floor()"
     is_operand = isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Attribute, ast.Starred, ast.Subscript))
     return Fix("Take what is whole off", (code.rewriter.replace(node, f"({whole})" if is_operand else whole),))

@@ -35,3 +35,10 @@ def test_an_export_rounds(form: str, route: str) -> None:
     x = torch.tensor([[0.25, -1.5, 7.0, -0.0], [1e-9, -1e-9, 100.3, 2.5], [0.5, -7.25, 3.0, 12.125]])
     exported = modellint.export(Net(form).eval(), (x,), frontend=route, precision="fp32")
     assert exported.verification.ok
+
+
+@pytest.mark.parametrize("form", ["x % 1", "x // 1", "div"])
+def test_infinity_is_divided_as_pytorch_does(form: str) -> None:
+    x = torch.tensor([[float("inf"), -1.5, float("-inf"), 2.5]])
+    exported = modellint.export(Net(form).eval(), (x,), frontend="trace", precision="fp32")
+    assert exported.verification.ok

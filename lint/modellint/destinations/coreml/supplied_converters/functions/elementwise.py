@@ -87,19 +87,24 @@ def power_of_two(x: Operand, exponent: Operand) -> Any:
 @builds("floor_divide", ".scalar")
 def floor_divide_by_one(x: Tensor, y: Operand) -> Any:
     """Floats rounded down to whole numbers: coremltools leaves a quotient by one out, rounded or not (#2761)."""
-    return mb.floor(x=x) if _divides_by_one(x, y) else NotImplemented
+    return _rounded_down(x) if _divides_by_one(x, y) else NotImplemented
 
 
 @builds("div", ".tensor_mode", ".scalar_mode")
 def div_by_one(x: Tensor, y: Operand, rounding_mode: str | None = None) -> Any:
     """Quotient by one that is rounded down, as ``floor_divide``."""
-    return mb.floor(x=x) if rounding_mode == "floor" and _divides_by_one(x, y) else NotImplemented
+    return _rounded_down(x) if rounding_mode == "floor" and _divides_by_one(x, y) else NotImplemented
 
 
 @builds("remainder", ".scalar", ".tensor")
 def remainder_by_one(x: Tensor, y: Operand) -> Any:
     """Fraction of floats; of what coremltools takes from them it leaves the rounding out, so that nothing is left (#2836)."""
     return mb.sub(x=x, y=mb.floor(x=x)) if _divides_by_one(x, y) else NotImplemented
+
+
+def _rounded_down(x: Any) -> Any:
+    """Floor, but of infinity not a number: so PyTorch divides."""
+    return mb.add(x=mb.floor(x=x), y=mb.sub(x=x, y=x))
 
 
 def _divides_by_one(x: Any, y: Any) -> bool:
