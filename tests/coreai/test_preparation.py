@@ -252,7 +252,7 @@ def test_what_a_check_converts_an_export_need_not(
 def test_what_was_converted_ahead_is_converted_anew_where_the_process_has_ended(tmp_path: Path) -> None:
     program = torch.export.export(nn.Linear(3, 3).eval(), (torch.ones(2, 3),))
     with ConverterProcess() as process:
-        assert process.prepare(program, process.new_path("plain.aimodel"), ahead=True).interface is not None
+        assert process.prepare(program, process.new_path("plain.aimodel"), ahead=()).interface is not None
         process._end()
         process.features(process.path("1-plain.aimodel"))
         package = process.new_path("supplied.aimodel")

@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import is_
 from typing import Any
 
 import torch
@@ -166,9 +167,9 @@ class Snapshot:
 
     def _dict(self, value: dict[Any, Any]) -> list[object]:
         kind: Any = OrderedDict if issubclass(type(value), OrderedDict) else dict
-        saved: tuple[tuple[Any, Any], ...] = tuple(kind.items(value))
-        self._undos.append(functools.partial(_restore_dict, value, saved))
-        return [part for pair in saved for part in pair if type(part) not in _PLAIN]
+        keys, values = tuple(kind.keys(value)), tuple(kind.values(value))
+        self._undos.append(functools.partial(_restore_dict, value, keys, values))
+        return [part for part in (*keys, *values) if type(part) not in _PLAIN]
 
     def _bytes(self, value: bytearray) -> Iterator[object]:
         self._undos.append(functools.partial(_restore_bytes, value, bytes(value)))
@@ -347,15 +348,15 @@ def _restore_bytes(value: bytearray, saved: bytes) -> None:
         value[:] = saved
 
 
-def _restore_dict(value: dict[Any, Any], saved: tuple[tuple[Any, Any], ...]) -> None:
+def _restore_dict(value: dict[Any, Any], keys: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+    # A model has thousands, nearly all as they were.
     kind: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-    if not saved and not dict.__len__(value):
-        return
-    now = tuple(kind.items(value))
-    if len(now) == len(saved) and all(a is c and b is d for (a, b), (c, d) in zip(now, saved, strict=True)):
+    if dict.__len__(value) == len(keys) and (
+        not keys or (all(map(is_, kind.values(value), values)) and all(map(is_, kind.keys(value), keys)))
+    ):
         return
     kind.clear(value)
-    for key, item in saved:
+    for key, item in zip(keys, values, strict=True):
         kind.__setitem__(value, key, item)
 
 

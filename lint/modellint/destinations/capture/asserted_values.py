@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-_ASSERTIONS = frozenset(
+ASSERTIONS = frozenset(
     getattr(getattr(torch.ops.aten, name), overload)
     for name in ("_assert_scalar", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size")
     if hasattr(torch.ops.aten, name)
@@ -16,7 +16,7 @@ _ASSERTIONS = frozenset(
 
 def remove(program: Any) -> None:
     """Take assertions out, and what only they read. This is done in the exported program itself."""
-    found = [node for node in program.graph.nodes if node.target in _ASSERTIONS and not node.users]
+    found = [node for node in program.graph.nodes if node.target in ASSERTIONS and not node.users]
     if not found:
         return
     for node in found:

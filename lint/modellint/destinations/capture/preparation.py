@@ -36,6 +36,12 @@ class Prepared(NamedTuple):
     """The names of its outputs, where it returns them by name."""
     notes: tuple[str, ...] = ()
     """What the program does otherwise than the model."""
+    is_idle: bool = False
+    """Whether a capture without it gives the same program, but for the names of outputs: there is nothing to prepare."""
+
+
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Layers with a fast path."""
 
 
 @contextmanager
@@ -48,12 +54,14 @@ def prepared(
     """
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
-        stack.enter_context(_without_idle_autocast())
-        stack.enter_context(normalizing_in_operators(model))
-        stack.enter_context(staying_in_place(model))
-        outputs, done = _run(model, inputs, stack, has_converter)
+        met = stack.enter_context(_without_idle_autocast())
+        normalizing = stack.enter_context(normalizing_in_operators(model))
+        moved = stack.enter_context(staying_in_place(model))
+        outputs, done, substitutes = _run(model, inputs, stack, has_converter)
+        has_fast_path = any(isinstance(layer, _FAST) for layer in model.modules())
+        is_idle = not (met or normalizing or moved or done or substitutes or has_fast_path)
         if _is_plain(outputs):
-            yield Prepared((), done)
+            yield Prepared((), done, is_idle)
             return
         leaves = leaves_with_paths(outputs)
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
@@ -62,13 +70,15 @@ def prepared(
         notes = (*done, *(f"the output {name} is no tensor, and is left out" for name in lost))
         stack.enter_context(_returning(model, kept))
         by_name = not isinstance(outputs, (list, tuple)) or hasattr(outputs, "_fields")
-        yield Prepared(tuple(names) if by_name else (), notes)
+        given = {id(leaf) for leaf in pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))}
+        is_idle &= len(leaves) == len({id(value) for _, value in leaves} - given) == len(kept)
+        yield Prepared(tuple(names) if by_name else (), notes, is_idle)
 
 
 def _run(
     model: nn.Module, inputs: Inputs, stack: ExitStack, has_converter: Callable[[str], bool]
-) -> tuple[Any, tuple[str, ...]]:
-    """The outputs of a model, and notes of what is substituted in it: ``stack`` is left with that.
+) -> tuple[Any, tuple[str, ...], bool]:
+    """The outputs of a model, notes of what is substituted in it, and whether anything is: ``stack`` is left with that.
 
     Complex numbers are pairs of real ones, if the model gives none and all that is done to them is known.
     """
@@ -91,7 +101,8 @@ def _run(
             is_done = not any(map(is_complex, pytree.tree_leaves(outputs))) and not any(map(is_written, held))
         except NotImplementedError:
             is_done = False
-        if is_done and pairs.was_used:
+        in_pairs = is_done and pairs.was_used
+        if in_pairs:
             stack.enter_context(real.pop_all())
             stack.enter_context(pairs)
             substituting.notes[NOTE] = None
@@ -100,7 +111,7 @@ def _run(
             outputs = alike()
     if substituting.was_used:
         stack.enter_context(substituting)
-    return outputs, (*substituting.notes, *substituting.told_of_loops())
+    return outputs, (*substituting.notes, *substituting.told_of_loops()), in_pairs or substituting.was_used
 
 
 def _with_loops_over_all(substituting: Substituting, run: Callable[[], Any]) -> Any:
@@ -143,8 +154,10 @@ def _without_fast_path() -> Iterator[None]:
 
 
 @contextmanager
-def _without_idle_autocast() -> Iterator[None]:
+def _without_idle_autocast() -> Iterator[list[str]]:
     """Scope in which autocast that changes nothing is not entered: it is off, or is another device's than the CPU's.
+
+    Yields the devices of those that were met.
 
     `torch.export` makes a program of its own of what runs under it, and what that writes to buffers has no functional form.
     """
@@ -152,10 +165,12 @@ def _without_idle_autocast() -> Iterator[None]:
     enter: Callable[..., Any] = kind.__enter__
     leave: Callable[..., Any] = kind.__exit__
     scopes = threading.local()
+    met: list[str] = []
 
     def entering(self: Any) -> Any:
         is_idle = self.device != "cpu" or not (self._enabled or torch.is_autocast_enabled("cpu"))
         scopes.idle = [*getattr(scopes, "idle", ()), is_idle]
+        met.extend([self.device] if is_idle else [])
         return self if is_idle else enter(self)
 
     def leaving(self: Any, *raised: Any) -> Any:
@@ -165,7 +180,7 @@ def _without_idle_autocast() -> Iterator[None]:
 
     kind.__enter__, kind.__exit__ = entering, leaving  # type: ignore[method-assign]
     try:
-        yield
+        yield met
     finally:
         kind.__enter__, kind.__exit__ = enter, leave  # type: ignore[method-assign]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -267,32 +267,40 @@ def _shortened(rows: Any, limit: float, power: float) -> Any:
 
 
 @contextmanager
-def normalizing_in_operators(model: nn.Module) -> Iterator[None]:
-    """Local response normalization across channels by a matrix product: PyTorch computes it in Python, out of the tracer's sight."""
+def normalizing_in_operators(model: nn.Module) -> Iterator[Sequence[nn.Module]]:
+    """Local response normalization across channels by a matrix product: PyTorch computes it in Python, out of the tracer's sight.
+
+    Yields the layers.
+    """
     layers = [layer for layer in model.modules() if type(layer) is nn.CrossMapLRN2d and "forward" not in vars(layer)]
     for layer in layers:
         vars(layer)["forward"] = partial(_across, layer)
     try:
-        yield
+        yield layers
     finally:
         for layer in layers:
             vars(layer).pop("forward", None)
 
 
 @contextmanager
-def staying_in_place(model: nn.Module) -> Iterator[None]:
-    """Layers that ``forward`` moves to where they are, and as they are: an export takes their parameters for others all the same."""
+def staying_in_place(model: nn.Module) -> Iterator[list[nn.Module]]:
+    """Layers that ``forward`` moves to where they are, and as they are: an export takes their parameters for others all the same.
+
+    Yields those that it has moved so far.
+    """
+    moved: list[nn.Module] = []
     layers = [layer for layer in model.modules() if type(layer).to is nn.Module.to and "to" not in vars(layer)]
     for layer in layers:
-        vars(layer)["to"] = partial(_moved, layer)
+        vars(layer)["to"] = partial(_moved, layer, moved)
     try:
-        yield
+        yield moved
     finally:
         for layer in layers:
             vars(layer).pop("to", None)
 
 
-def _moved(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+def _moved(module: nn.Module, moved: list[nn.Module], *args: Any, **kwargs: Any) -> nn.Module:
+    moved.append(module)
     device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     stays = memory_format is None and all(
         tensor.device == (device or tensor.device) and tensor.dtype == (dtype or tensor.dtype)

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from modellint.destinations.capture import (
     asserted_values,
     constant_scalars,
@@ -14,8 +16,10 @@ from modellint.destinations.capture import (
     unread_states,
 )
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
+from modellint.destinations.capture.in_place_writes import is_written
 from modellint.destinations.capture.preparation import apart, prepared
 from modellint.destinations.capture.static_padding.program import padded
+from modellint.destinations.capture.static_padding.sizes import is_of_values
 from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
 from modellint.live.analysis_cache import analysis
@@ -34,6 +38,21 @@ _OF_VALUES = "some sizes depend on values: where one is 0, as nothing is chosen,
 """As measured: of what is computed element by element and joined or returned."""
 _RAISED = (Exception, SystemExit)
 """What a model may raise while it is captured."""
+
+
+class Captured(NamedTuple):
+    """The program of a model, as an export converts it."""
+
+    program: Any
+    notes: tuple[str, ...] = ()
+    """What was done to the model to capture it."""
+    outputs: tuple[str, ...] = ()
+    """The names of outputs, where the model returns them by name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of outputs in a package."""
+        return apart(self.outputs, self.program.graph_signature.user_inputs)
 
 
 class Converted(NamedTuple):
@@ -55,6 +74,8 @@ class Converted(NamedTuple):
     """Of the model's nodes; None where it was not converted."""
     operators: frozenset[str] = frozenset()
     """Of the program that was converted, before they were decomposed."""
+    as_export: Captured | None = None
+    """Of a conversion ahead, where an export of the model as it is converts the same program."""
 
 
 class Converter:
@@ -80,6 +101,11 @@ class Converter:
             self._converted = convert(self.process, model, inputs, project, package, supplies=supplies, ahead=ahead)
         return self._converted
 
+    @property
+    def as_export(self) -> Captured | None:
+        """What an export of the model as it is converts, if it is known from a conversion ahead."""
+        return None if self._converted is None else self._converted.as_export
+
 
 @analysis
 def shared_converter(subject: Subject) -> Converter:
@@ -97,31 +123,36 @@ def convert(
     supplies: bool = False,
     as_example: bool = False,
     ahead: bool = False,
+    known: Captured | None = None,
 ) -> Converted:
     """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs.
 
     ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong; ``ahead``: those are asked for
     next. ``as_example``: with the branches
-    and numbers that the example's values lead to, if it cannot be captured else; such a package has to be compared.
+    and numbers that the example's values lead to, if it cannot be captured else; such a package has to be compared. ``known``: what a
+    capture for an export gives, if that is known.
     """
     import time
 
     places = BlockerPlaces(model, project)
     began = time.perf_counter()
-    notes: tuple[str, ...] = ()
     try:
         if supplies:
-            program, notes, own = captured(model, inputs, as_example)
-            names = names or apart(own, program.graph_signature.user_inputs)
+            found = known or captured(model, inputs, as_example)
+            names = names or found.names
         else:
-            program = torch_export.exported(model, inputs)
+            found = Captured(torch_export.exported(model, inputs))
     except _RAISED as error:
         message = first_line(str(error)) or type(error).__name__
         return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
     taken = time.perf_counter() - began
+    program, notes, _ = found
     operators = frozenset(torch_export.operator_of(node) for node in program.graph.nodes if node.op == "call_function")
+    as_export = _as_export(model, inputs, program) if ahead else None
     try:
-        prepared = process.prepare(program, package, names, supplies, ahead)
+        prepared = process.prepare(
+            program, package, names, supplies, (() if as_export is None else as_export.names) if ahead else None
+        )
     except Died as error:
         return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
     except Failed as error:
@@ -129,14 +160,41 @@ def convert(
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
     seconds = taken, prepared.seconds
     return Converted(
-        package, prepared.interface, blockers, prepared.complete, seconds, prepared.supplied, notes, places, operators
+        package,
+        prepared.interface,
+        blockers,
+        prepared.complete,
+        seconds,
+        prepared.supplied,
+        notes,
+        places,
+        operators,
+        as_export,
     )
 
 
-def captured(
-    model: nn.Module, inputs: Inputs, as_example: bool = False
-) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """The program of a model in which what cannot be captured has something in its place, notes of that, and names of outputs.
+def _as_export(model: nn.Module, inputs: Inputs, program: Any) -> Captured | None:
+    """What an export of a model captures, where it is the program of the model as it is; None where that cannot be said."""
+    try:
+        with prepared(model, inputs) as ready:
+            is_same = ready.is_idle and all(map(_stays, program.graph.nodes))
+    except _RAISED:
+        return None
+    return Captured(program, ready.notes, ready.outputs) if is_same else None
+
+
+def _stays(node: Any) -> bool:
+    """Whether what ``captured`` does to a program has nothing to do with a node."""
+    if node.op == "placeholder":
+        # A state, that is.
+        return not is_written(node)
+    if node.op == "get_attr" or node.target is torch.ops.aten.masked_select.default:
+        return False
+    return node.target not in asserted_values.ASSERTIONS and not is_of_values(node.meta.get("val"))
+
+
+def captured(model: nn.Module, inputs: Inputs, as_example: bool = False) -> Captured:
+    """The program of a model in which what cannot be captured has something in its place.
 
     It gives tensors; they have names where the model returns them by name.
     """
@@ -147,7 +205,7 @@ def captured(
     selected_places.by_tensors(program)
     program, changed = padded(program)
     of_values = (_OF_VALUES,) if constant_scalars.asks_for_values(program) else ()
-    return program, (*ready.notes, *asked, *unread, *changed, *of_values), ready.outputs
+    return Captured(program, (*ready.notes, *asked, *unread, *changed, *of_values), ready.outputs)
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

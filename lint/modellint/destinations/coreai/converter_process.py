@@ -110,6 +110,8 @@ class _Ahead(NamedTuple):
     """A program that was converted with decompositions of our own, before that was asked for."""
 
     program: Any
+    names: tuple[str, ...]
+    """Of its outputs."""
     package: str
     prepared: Prepared
 
@@ -147,15 +149,20 @@ class ConverterProcess:
         return self.path(f"{self._count}-{name}")
 
     def prepare(
-        self, program: Any, package: str, names: Sequence[str] = (), supplies: bool = False, ahead: bool = False
+        self,
+        program: Any,
+        package: str,
+        names: Sequence[str] = (),
+        supplies: bool = False,
+        ahead: Sequence[str] | None = None,
     ) -> Prepared:
         """Decompose an exported program and convert it to a package; all that the converter refuses. Raises ``Died`` and ``Failed``.
 
         ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong. ``ahead``: with those too,
-        as that will be asked for next: once for both where none of them takes part.
+        as that will be asked for next, with these names of outputs: once for both where none of them takes part.
         """
         _flatten_outputs(program)
-        known = self._taken(program, package) if supplies and not names else None
+        known = self._taken(program, package, tuple(names)) if supplies else None
         self._ahead = None
         if known is not None:
             return known
@@ -167,12 +174,14 @@ class ConverterProcess:
             raise Failed("the program cannot be saved", " ".join(str(error).split())) from error
         spaces = {getattr(node.target, "namespace", "") for node in program.graph.nodes}
         libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
-        supplied = self.new_path(f"supplied{Path(package).suffix}") if ahead else ""
+        supplied = "" if ahead is None else self.new_path(f"supplied{Path(package).suffix}")
         request = {"program": file, "names": list(names), "libraries": libraries, "supplies": supplies}
         try:
-            answer = self._ask(TO_CONVERT, do="prepare", package=package, ahead=supplied, **request)
+            answer = self._ask(
+                TO_CONVERT, do="prepare", package=package, ahead=supplied, ahead_names=[*(ahead or ())], **request
+            )
         except Died:
-            if not ahead:
+            if ahead is None:
                 raise
             # It may be one of those that it dies of.
             return self.prepare(program, package, names, supplies)
@@ -182,15 +191,18 @@ class ConverterProcess:
                 raise
             return Prepared(unknown, None, False, 0.0)
         prepared = _prepared(answer)
-        if ahead and answer["is_ahead"]:
+        if ahead is not None and answer["is_ahead"]:
             first = answer["ahead"]
-            self._ahead = _Ahead(program, supplied if first else package, _prepared(first) if first else prepared)
+            made = (supplied, _prepared(first)) if first else (package, prepared)
+            self._ahead = _Ahead(program, tuple(ahead), *made)
         return prepared
 
-    def _taken(self, program: Any, package: str) -> Prepared | None:
+    def _taken(self, program: Any, package: str, names: tuple[str, ...]) -> Prepared | None:
         """What came of the same program before it was asked for, its package where it is to be; None where there is none."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or not torch_export.is_same(ahead.program, program):
+        if ahead is None or ahead.names != names:
+            return None
+        if ahead.program is not program and not torch_export.is_same(ahead.program, program):
             return None
         if ahead.prepared.interface is not None:
             try:

@@ -55,12 +55,20 @@ class _Worker:
         """The programs that were converted last, decomposed, by their packages."""
 
     def prepare(
-        self, program: str, package: str, names: list[str], libraries: list[str], supplies: bool, ahead: str
+        self,
+        program: str,
+        package: str,
+        names: list[str],
+        libraries: list[str],
+        supplies: bool,
+        ahead: str,
+        ahead_names: list[str],
     ) -> dict[str, Any]:
         """Decompose and convert; where that is refused, go on past each failure for the others.
 
         ``supplies``: with decompositions of our own for what is missing, refused or wrong. ``ahead`` is the package of one more
-        conversion with those, before, if there is to be one; where none of them takes part, it is the conversion without.
+        conversion with those, before, if there is to be one, and ``ahead_names`` are its outputs'; where none of them takes part, it is
+        the conversion without.
         """
         for library in libraries:
             # For the operators that it registers.
@@ -69,7 +77,7 @@ class _Worker:
         captured = _loaded(program)
         if ahead:
             try:
-                first = self._prepared(captured, ahead, names, True)
+                first = self._prepared(captured, ahead, ahead_names, True)
             except Exception:
                 # Of ours, that is: it is for the export to say.
                 return {**self._prepared(captured, package, names, False), "ahead": None, "is_ahead": False}

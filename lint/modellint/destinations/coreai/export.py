@@ -81,7 +81,8 @@ def export(
         *(Change("undone", fix.title, fix.modules, "", fix.note, fix.code) for fix in copy.undone),
     )
     path = folder / name
-    converter = Converter(None if subject is None else shared_converter(subject).process)
+    shared = None if subject is None else shared_converter(subject)
+    converter = Converter(None if shared is None else shared.process)
     report("converting")
     with at_rest(copy.model, inputs):
         converted = convert(
@@ -93,6 +94,8 @@ def export(
             options.output_names,
             supplies=True,
             as_example=True,
+            # That of the model as it is.
+            known=None if shared is None or copy.applied or copy.left else shared.as_export,
         )
     changes = (*changes, *(Change(use.kind, use.operator, (), use.exactness) for use in converted.supplied))
     if converted.interface is None:
