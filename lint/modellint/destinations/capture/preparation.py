@@ -37,7 +37,9 @@ class Prepared(NamedTuple):
     notes: tuple[str, ...] = ()
     """What the program does otherwise than the model."""
     is_idle: bool = False
-    """Whether a capture without it gives the same program, but for the names of outputs: there is nothing to prepare."""
+    """Whether a capture without it gives the same program, but for the form of outputs: there is nothing to prepare."""
+    is_plain: bool = False
+    """Whether the model returns tensors in the form that they are captured in."""
 
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
@@ -61,7 +63,7 @@ def prepared(
         has_fast_path = any(isinstance(layer, _FAST) for layer in model.modules())
         is_idle = not (met or normalizing or moved or done or substitutes or has_fast_path)
         if _is_plain(outputs):
-            yield Prepared((), done, is_idle)
+            yield Prepared((), done, is_idle, True)
             return
         leaves = leaves_with_paths(outputs)
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]

@@ -138,6 +138,7 @@ class CoreML(Destination):
         subject: Subject | None = None,
     ) -> Exported:
         """Save an ``.mlpackage`` by the first route that converts and agrees."""
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.convert.export import export
 
         return export(
@@ -152,6 +153,7 @@ class CoreML(Destination):
             seed=seed,
             progress=progress,
             faults=faults,
+            shared=None if subject is None else shared_captures(subject),
         )
 
     def export_language_model(

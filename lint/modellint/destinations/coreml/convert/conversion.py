@@ -95,8 +95,8 @@ def captures(
     """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
 
     An export comes twice: without decompositions, and with those to core ATen operators; each is decomposed when it is asked
-    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention; else what is among ``shared``
-    captures is not captured again. Raises ``NotConverted``.
+    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention. What is among ``shared`` captures of
+    the model as it is is not captured again, if it is the same. Raises ``NotConverted``.
     """
     if not supplied:
         yield _captured(model, inputs, destination, route, shared=shared)
@@ -111,7 +111,8 @@ def captures(
                 ready = stack.enter_context(prepared(model, inputs, lambda name: name.lower() in known))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-        sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes, supplied=True)
+        same = shared if ready.is_idle and ready.is_plain else None
+        sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes, same, True)
     yield sequence
 
 

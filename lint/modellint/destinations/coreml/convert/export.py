@@ -34,6 +34,7 @@ from modellint.results.verification import AGREES, UNDECIDED, Verification
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
     from modellint.destinations.destination import Fault
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
@@ -65,9 +66,13 @@ def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, proj
     return Fixed(copy.model, changes, copy.left)
 
 
-def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> Sequence[Captured]:
-    """What a route captures of a fixed model. Raises ``NotConverted``, and so does what is taken of it."""
-    with captures(model, inputs, destination, route, supplied=True) as sequence:
+def captured_by(
+    route: str, model: nn.Module, inputs: Inputs, destination: Destination, shared: SharedCaptures | None = None
+) -> Sequence[Captured]:
+    """What a route captures of a fixed model; ``shared`` captures are of the same one. Raises ``NotConverted``, and so does what is
+    taken of it.
+    """
+    with captures(model, inputs, destination, route, supplied=True, shared=shared) as sequence:
         return sequence
 
 
@@ -94,6 +99,7 @@ def export(
     budget: float = BUDGET,
     progress: Progress | None = None,
     faults: Sequence[Fault] = (),
+    shared: SharedCaptures | None = None,
 ) -> Exported:
     """Fix, convert, save and verify a model, which is left as it was.
 
@@ -110,25 +116,26 @@ def export(
         budget: Seconds after which no further inputs are begun, in each comparison.
         progress: Told what is done.
         faults: Findings by which the model as it is converts into something else.
+        shared: Captures of the model as it is on these inputs.
 
     The result says under which name the package is in ``folder``; it is there too where it does not agree, if any route converts.
     Raises ``OptionError`` for options that do not fit the model.
     """
 
     def export_of(model: nn.Module, inputs: Inputs, *rest: Any) -> Exported:
-        destination, options, folder, budget = rest
+        destination, options, folder, budget, known = rest
         return _Export(
-            model, inputs, destination, project, options, folder, name, specs, seed, budget, report, faults
+            model, inputs, destination, project, options, folder, name, specs, seed, budget, report, faults, known
         ).result()
 
     def attempt(*rest: Any) -> Exported:
-        exported = export_of(model, taken, *rest)
+        exported = export_of(model, taken, *rest, None if constants else shared)
         if exported.writable or not (single := narrowed()):
             return exported
         destination, options, folder, budget = rest
         aside = folder / "single"
         aside.mkdir()
-        single_export = export_of(single.model, single.inputs, destination, options, aside, budget)
+        single_export = export_of(single.model, single.inputs, destination, options, aside, budget, None)
         if not single_export.writable:
             return exported
         if exported.package:
@@ -238,6 +245,7 @@ class _Export:
         budget: float,
         progress: Progress,
         faults: Sequence[Fault],
+        shared: SharedCaptures | None,
     ) -> None:
         self._model = model
         self._inputs = input_output_specification.ordered(model, inputs)
@@ -257,6 +265,7 @@ class _Export:
         self._states: dict[str, Tensor] = {}
         self._count = 0
         self._outputs = OutputCache()
+        self._shared = shared
 
     def result(self) -> Exported:
         """The package of the first route that converts and agrees, else of the first that converts, else none."""
@@ -264,6 +273,9 @@ class _Export:
         self._progress("fixing")
         fixed = fixed_model(self._model, self._copy(), self._destination, self._project)
         self._changes = fixed.changes
+        if fixed.notes or any(change.kind == "fixed" for change in fixed.changes):
+            # It is another model.
+            self._shared = None
         self._notes += fixed.notes
         self._states = self._updated(fixed.model)
         best: _Made | None = None
@@ -349,7 +361,7 @@ class _Export:
             self._progress(f"capturing ({route})")
             with Reference(model, self._seed).restored(self._inputs):
                 try:
-                    kept = captured_by(route, model, self._copy(), self._destination)
+                    kept = captured_by(route, model, self._copy(), self._destination, self._shared)
                 except NotConverted as error:
                     self._attempts.append(Attempt(route, error.stage, str(error)))
                     continue

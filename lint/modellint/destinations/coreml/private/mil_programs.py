@@ -8,6 +8,7 @@ from typing import Any
 
 from modellint.destinations.coreml.package.file_layout import check_layout
 from modellint.destinations.coreml.private.entry_points import ct
+from modellint.destinations.coreml.private.pass_overhead import remembered_types
 from modellint.destinations.destination import PackageError as PackageError
 
 types = ct.converters.mil.mil.types
@@ -113,7 +114,8 @@ def _program_of(spec: Any, weights: str | None, name: str) -> Any:
     try:
         from coremltools.converters.mil.frontend.milproto import load as milproto
 
-        program = milproto.load(spec, spec.specificationVersion, weights or "")
+        with remembered_types():
+            program = milproto.load(spec, spec.specificationVersion, weights or "")
     except Exception as error:
         raise PackageError(f"coremltools cannot read the program of {name}: {_first_line(error)}") from error
     if chosen:

@@ -30,6 +30,7 @@ from modellint.destinations.coreml.private.failed_output_placeholders import (
     variables,
 )
 from modellint.destinations.coreml.private.installed_capabilities import facts, lacks
+from modellint.destinations.coreml.private.pass_overhead import remembered_types
 
 _NOTHING: Any = object()
 _ASSERTED = torch.ops.aten._assert_tensor_metadata.default
@@ -118,6 +119,7 @@ class FrontEnd:
         with ExitStack() as stack:
             # It makes types by the thousand, and looking for cycles among them takes a third of the time.
             stack.enter_context(without_collection())
+            stack.enter_context(remembered_types())
             stack.callback(api.reset)
             for owner, name, value in self._replacements():
                 stack.enter_context(replaced(owner, name, value))
