@@ -274,8 +274,7 @@ class Snapshot:
         if storage._cdata in self._storages or storage.device.type == "meta":
             return
         self._storages.add(storage._cdata)
-        copy: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call]
-        self._undos.append(functools.partial(_restore_storage, storage, copy))
+        self._undos.append(_StorageUndo(storage))
 
 
 def _undo(undos: Sequence[_Undo]) -> Exception | None:
@@ -405,15 +404,33 @@ def _restore_array(array: Any, saved: Any) -> None:
         array[...] = saved
 
 
-def _restore_storage(storage: torch.UntypedStorage, saved: torch.UntypedStorage) -> None:
-    if storage.nbytes() != saved.nbytes():
-        storage.resize_(saved.nbytes())
-    # Words compare several times as fast as bytes.
-    whole = storage.nbytes() % 8 == 0 and storage.data_ptr() % 8 == 0
-    dtype = torch.int64 if whole else torch.uint8
-    now, before = (torch.empty(0, dtype=dtype, device=memory.device).set_(memory) for memory in (storage, saved))
-    if not torch.equal(now, before):
-        now.copy_(before)
+class _StorageUndo:
+    """How to give a storage its bytes back."""
+
+    __slots__ = ("_saved", "_size", "_storage", "_views")
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._storage = storage
+        self._saved: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call]
+        self._size = storage.nbytes()
+        self._views: tuple[Tensor, Tensor] | None = None
+        """What is there, and what was, as tensors; made once, as there may be thousands to look at after each run."""
+
+    def __call__(self) -> None:
+        if self._storage.nbytes() != self._size:
+            self._storage.resize_(self._size)
+        if self._views is None or self._views[0].data_ptr() != self._storage.data_ptr():
+            # Words compare several times as fast as bytes.
+            whole = self._size % 8 == 0 and self._storage.data_ptr() % 8 == 0
+            dtype = torch.int64 if whole else torch.uint8
+            now, before = (
+                torch.empty(0, dtype=dtype, device=memory.device).set_(memory)
+                for memory in (self._storage, self._saved)
+            )
+            self._views = now, before
+        now, before = self._views
+        if not torch.equal(now, before):
+            now.copy_(before)
 
 
 def _tensor_undo(tensor: Tensor) -> _Undo:
