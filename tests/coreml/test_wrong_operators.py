@@ -35,9 +35,12 @@ KNOWN = {
     **dict.fromkeys(("power-of-two", "avg-pool-ceil", "max-pool-ceil", "narrow-from-the-end"), Severity.ERROR),
     **dict.fromkeys(("unique-counts", "unique-inverse", "var-correction", "softplus-threshold"), Severity.ERROR),
     **dict.fromkeys(("antialias", "fill-by-a-tensor", "flip-of-a-scalar", "masked-fill-broadcast"), Severity.ERROR),
-    "vector-times-matrices": Severity.ERROR,
+    **dict.fromkeys(
+        ("vector-times-matrices", "cross-without-dim", "nearest-scale", "mean-of-integers"), Severity.ERROR
+    ),
+    "fraction-filled-in-integers": Severity.ERROR,
     **dict.fromkeys(("rms-norm-epsilon", "rms-norm-zeros", "logcumsumexp", "sum-of-truths"), Severity.WARNING),
-    "atan2-half-turn": Severity.WARNING,
+    **dict.fromkeys(("atan2-half-turn", "any-of-floats", "sum-in-integers"), Severity.WARNING),
 }
 
 
@@ -95,6 +98,23 @@ FORMS: dict[str, nn.Module | Callable[[Tensor], Tensor]] = {
     "a mean in ceil mode that ends evenly": nn.AvgPool2d(2, 2, ceil_mode=True),
     "a maximum in ceil mode": nn.MaxPool2d(3, 2, ceil_mode=True),
     "a maximum in ceil mode behind the input": nn.MaxPool2d(1, 5, ceil_mode=True),
+    "a map by a factor": lambda x: functional.interpolate(x, scale_factor=1.7),
+    "a map by a whole factor": lambda x: functional.interpolate(x, scale_factor=2),
+    "a map by a factor and a half": lambda x: functional.interpolate(x, scale_factor=1.5),
+    "a map by a factor that is computed anew": lambda x: functional.interpolate(
+        x, scale_factor=1.7, recompute_scale_factor=True
+    ),
+    "a mean of integers": lambda x: (10 * x).long().mean(1, dtype=torch.float32),
+    "a mean of truth values": lambda x: (x > 0).mean(1, dtype=torch.float32),
+    "a mean of floats in their own type": lambda x: x.mean(1, dtype=torch.float32),
+    "a sum of integers": lambda x: (10 * x).long().sum(1, dtype=torch.int32),
+    "a fraction in integers": lambda x: torch.full_like(x.long(), 2.7) + x,
+    "a new fraction in integers": lambda x: x.long().new_full((6,), 2.7) + x,
+    "a whole number in integers": lambda x: torch.full_like(x.long(), 2) + x,
+    "a fraction in floats": lambda x: torch.full_like(x, 2.7) + x,
+    "a product along the first of three": lambda x: torch.cross(x, x.flip(1)),
+    "a product along one that is named": lambda x: torch.cross(x, x.flip(1), dim=1),
+    "any of truth values": lambda x: (x > 9).any(1),
     "a diagonal": lambda x: x[0, 0].diagonal() * 2,
     "a fill": lambda x: torch.zeros_like(x).fill_(0.5) + x,
 }

@@ -16,10 +16,11 @@ class WrongConversion(Rule):
     """A use of an operator that coremltools converts to something else.
 
     ## What it does
-    Asks every operator of the run whether its operands, their types and their sizes are among those whose conversion was measured
-    to be wrong: `x % 1`, a pooling in ceil mode whose last windows are cut off, `antialias=True`, a variance without `dim`, running
-    statistics of an instance norm, a triangle of infinity, powers of 2, and others of coremltools' known faults. In source it finds
-    what literals show: `x % 1` and `x // 1` of floats, and `nn.InstanceNorm2d(…, track_running_stats=True)`.
+    Asks every operator of the run whether its operands, their types and their sizes are among those whose conversion was measured to be
+    wrong: `x % 1`, a pooling in ceil mode whose last windows are cut off, `antialias=True`, a variance without `dim`, running
+    statistics of an instance norm, a triangle of infinity, powers of 2, a map resized by 1.7, the mean of integers, and others of
+    coremltools' known faults. In source it finds what literals show: `x % 1` and `x // 1` of floats, and `nn.InstanceNorm2d(…,
+    track_running_stats=True)`.
 
     ## Why
     The conversion succeeds, and the package computes something else: `x % 1` gives zeros. Each is shown with a program, and with what
@@ -65,9 +66,9 @@ class WrongConversion(Rule):
 
     ## Known limits
     It knows the uses that can be told by types, sizes and numbers that are written down. What depends on the values, such as a
-    logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`atan2`, `nn.RMSNorm`), it is a warning, and
-    so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is information. In source it finds
-    what is computed from the arguments of `forward` alone.
+    logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`atan2`, `nn.RMSNorm`, `any` of floats), it
+    is a warning, and so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is information. In
+    source it finds what is computed from the arguments of `forward` alone.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2836>

@@ -202,10 +202,22 @@ def sum_of_all(x: Tensor, dtype: Dtype | None = None) -> Any:
 
 @decomposes("sum", ".dim_intlist")
 def sum_of_axes(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
-    """Sum along axes; of truth values as integers."""
-    if x.dtype is torch.bool:
+    """Sum along axes; of truth values as integers, and of what is wanted in integers, where coremltools does not read the type."""
+    if x.dtype is torch.bool or (x.dtype.is_floating_point and dtype is not None and not dtype.is_floating_point):
         x = x.to(torch.int32 if dtype is None else dtype)
     return torch.sum(x, dim or list(range(x.dim())), keepdim, dtype=dtype)
+
+
+@decomposes("mean")
+def mean_of_all(x: Tensor, dtype: Dtype | None = None) -> Any:
+    """Mean of all elements; of integers in a type of floats, which coremltools does not read."""
+    return mean_of_axes(x.reshape(-1), [0], False, dtype)
+
+
+@decomposes("mean", ".dim")
+def mean_of_axes(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
+    """Mean along axes."""
+    return torch.mean(x if dtype is None else x.to(dtype), dim or list(range(x.dim())), keepdim)
 
 
 @decomposes("any")

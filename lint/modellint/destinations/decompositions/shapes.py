@@ -141,8 +141,24 @@ def full_like(
     pin_memory: object = None,
     memory_format: object = None,
 ) -> Any:
-    """Constant tensor of another dtype."""
-    return torch.full(x.shape, fill_value, dtype=dtype)
+    """Constant tensor of another dtype; a number in integers without its fraction, which coremltools keeps."""
+    kind = dtype or x.dtype
+    return torch.full(x.shape, fill_value if kind.is_floating_point else int(fill_value), dtype=kind)
+
+
+@decomposes("new_full")
+def new_full(
+    x: Tensor,
+    size: list[int],
+    fill_value: Operand,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Constant tensor in another's dtype; in integers without a fraction."""
+    kind = dtype or x.dtype
+    return torch.full(size, fill_value if kind.is_floating_point else int(fill_value), dtype=kind)
 
 
 @decomposes("empty_permuted")

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from modellint.authoring import Reach, Severity, TensorFact, facts_in
 from modellint_rules.operators.refusals.pooling_windows import arguments_of, drops_windows, ends_evenly
 
@@ -209,13 +211,53 @@ def _filled(operator: Operator, data: Data) -> Fault | None:
     return Fault("fill-by-a-tensor", "a fill with a value that the run computes is a fill with zeros", "aten::fill")
 
 
-def _truths(operator: Operator, data: Data) -> Fault | None:
+def _added(operator: Operator, data: Data) -> Fault | None:
     x, output = operator.arguments[0], operator.outputs[0]
+    if _is_float(x) and operator.keywords.get("dtype") is not None and not _is_float(output):
+        what = "`dtype` is not read: floats are added as they are, and not as integers"
+        return Fault("sum-in-integers", what, "aten::sum", severity=Severity.WARNING)
     each = _count(x) // max(1, _count(output)) if all(isinstance(size, int) for size in x.shape) else 0
     if x.dtype != "bool" or each <= 2048:
         return None
     what = f"{each} truth values are counted in half precision, which has no odd number above 2048"
     return Fault("sum-of-truths", what, "aten::sum", severity=Severity.WARNING)
+
+
+def _averaged(operator: Operator, data: Data) -> Fault | None:
+    if not operator.arguments[0].dtype.startswith(("int", "uint")) or operator.keywords.get("dtype") is None:
+        return None
+    what = "`dtype` is not read: the mean of integers is an integer"
+    return Fault("mean-of-integers", what, "aten::mean")
+
+
+def _asked(operator: Operator, data: Data) -> Fault | None:
+    if not _is_float(operator.arguments[0]):
+        return None
+    what = "floats are cast to integers before they are looked at, so that 0.3 counts as zero"
+    return Fault("any-of-floats", what, operator.name, severity=Severity.WARNING)
+
+
+def _written(operator: Operator, data: Data) -> Fault | None:
+    value = operator.arguments[-1]
+    if not isinstance(value, float) or value.is_integer() or _is_float(operator.outputs[0]):
+        return None
+    what = f"of integers it is full of {value:g}, with the fraction that PyTorch cuts off"
+    return Fault("fraction-filled-in-integers", what, operator.name)
+
+
+def _nearest(operator: Operator, data: Data) -> Fault | None:
+    x, _, *factors = operator.arguments
+    sizes = zip(x.shape[2:], operator.outputs[0].shape[2:], factors, strict=False)
+    for size, out, factor in sizes:
+        if not isinstance(size, int) or not isinstance(out, int) or not isinstance(factor, float):
+            continue
+        # In single precision, as PyTorch counts.
+        step = 1 / torch.tensor(factor)
+        places = (torch.arange(out) * step).floor().int().clamp_max(size - 1)
+        if places.tolist() != [at * size // out for at in range(out)]:
+            what = f"`scale_factor={factor:g}` is not read: elements are those that the sizes {size} and {out} lead to"
+            return Fault("nearest-scale", what, operator.name)
+    return None
 
 
 def _flipped(operator: Operator, data: Data) -> Fault | None:
@@ -265,7 +307,11 @@ _OF_OPERATORS: dict[str, Callable[[Operator, Data], Fault | None]] = {
     "aten::_unique2": _unique,
     "aten::softplus": _softplus,
     "aten::fill": _filled,
-    "aten::sum": _truths,
+    "aten::sum": _added,
+    "aten::mean": _averaged,
+    **dict.fromkeys(("aten::any", "aten::all"), _asked),
+    **dict.fromkeys(("aten::full_like", "aten::new_full"), _written),
+    **dict.fromkeys(("aten::upsample_nearest1d", "aten::upsample_nearest2d"), _nearest),
     "aten::flip": _flipped,
     "aten::masked_fill": _masked,
     "aten::atan2": _angle,
@@ -301,10 +347,21 @@ def _vector(call: LiveCall) -> Fault | None:
     return Fault("vector-times-matrices", what, "aten::matmul")
 
 
+def _crossed(call: LiveCall) -> Fault | None:
+    given = list(facts_in((call.arguments, call.keywords)))
+    if len(call.arguments) > 2 or call.keywords.get("dim") is not None or len(given) != 2:
+        return None
+    if any(not fact.shape or fact.shape[0] == 3 for fact in given):
+        return None
+    what = "without `dim` it is taken along the first dimension, and not along the first of size 3"
+    return Fault("cross-without-dim", what, "aten::cross", TRACE)
+
+
 _OF_CALLS: dict[str, Callable[[LiveCall], Fault | None]] = {
     "torch.nn.functional.instance_norm": _normalized,
     "torch.nn.functional.rms_norm": _rms,
     **dict.fromkeys(("torch.narrow", "torch.Tensor.narrow"), _narrowed),
+    **dict.fromkeys(("torch.cross", "torch.Tensor.cross"), _crossed),
     **dict.fromkeys(("torch.matmul", "torch.Tensor.matmul", "torch.Tensor.__matmul__"), _vector),
 }
 

@@ -137,8 +137,22 @@ def _is_of_floats(arguments: dict[str, Any]) -> bool:
     return dtype is None or bool(dtype.is_floating_point)
 
 
-def _is_number(arguments: dict[str, Any]) -> bool:
-    return not is_boolean(arguments["x"])
+def _is_summed(arguments: dict[str, Any]) -> bool:
+    """Whether numbers are added in a type of floats, or in their own."""
+    x, dtype = arguments["x"], arguments["dtype"]
+    return not is_boolean(x) and (dtype is None or dtype.is_floating_point or is_integral(x))
+
+
+def _is_averaged(arguments: dict[str, Any]) -> bool:
+    x = arguments["x"]
+    return arguments["dtype"] is None or not is_integral(x)
+
+
+def _is_whole(arguments: dict[str, Any]) -> bool:
+    """Whether a number to fill with is of floats, or has no fraction, or is not known before a run."""
+    value = getattr(arguments["fill_value"], "val", arguments["fill_value"])
+    kind = arguments["dtype"] or torch_type(arguments["x"])
+    return value is None or kind.is_floating_point or bool(value == int(value))
 
 
 def _is_gathered(arguments: dict[str, Any]) -> bool:
@@ -180,14 +194,16 @@ _OWN: Mapping[Function, Unless] = {
     pooling_padding_fold.pad: _is_plain_padding,
     products_distances_determinants.outer: _is_of_one_type,
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
-    **dict.fromkeys((reduction.sum_of_all, reduction.sum_of_axes), _is_number),
+    **dict.fromkeys((reduction.sum_of_all, reduction.sum_of_axes), _is_summed),
+    **dict.fromkeys((reduction.mean_of_all, reduction.mean_of_axes), _is_averaged),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
     shapes.gather: _is_gathered,
     **dict.fromkeys((shapes.eye, shapes.eye_of_rows), _is_of_floats),
     shapes.zeros_like: _is_alike,
     shapes.ones_like: _is_alike,
-    shapes.full_like: _is_alike,
+    shapes.full_like: lambda arguments: _is_alike(arguments) and _is_whole(arguments),
+    shapes.new_full: _is_whole,
     shapes.fill: _is_known_number,
     shapes.where: _are_alike,
 }

@@ -79,6 +79,29 @@ def _nearest(name: str) -> Callable[..., Any]:
     return upsample
 
 
+def _by_scale(name: str) -> Callable[..., Any]:
+    def upsample(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
+        """Nearest-neighbour interpolation by a factor, where coremltools reads the sizes alone, and these lead elsewhere."""
+        factors = scale_factors or []
+        is_own = not factors or any(
+            is_symbolic(size) or factor is None for size, factor in zip(x.shape[2:], factors, strict=True)
+        )
+        if is_own or all(
+            _reads_alike(int(size), float(factor)) for size, factor in zip(x.shape[2:], factors, strict=True)
+        ):
+            return NotImplemented
+        return _resized(name, x, output_size, None, factors)
+
+    return upsample
+
+
+def _reads_alike(size: int, factor: float) -> bool:
+    """Whether the places that a factor leads to are those that the sizes do."""
+    out = math.floor(size * factor)
+    matrix = _matrix(torch.ops.aten.upsample_nearest1d.default, size, out, factor, 1, None)
+    return bool([at * size // out for at in range(out)] == matrix.argmax(1).tolist())
+
+
 for _name in (
     "upsample_bicubic2d",
     "_upsample_bicubic2d_aa",
@@ -94,6 +117,22 @@ for _name in (
     "_upsample_nearest_exact3d",
 ):
     builds(_name, ".vec")(_nearest(_name))
+for _name in ("upsample_nearest1d", "upsample_nearest2d"):
+    builds(_name, ".vec")(_by_scale(_name))
+
+
+@builds("upsample_nearest1d")
+def upsample_nearest1d(x: Tensor, output_size: list[int], scales: float | None = None) -> Any:
+    """Nearest-neighbour interpolation by a factor, as of an exported program."""
+    return _by_scale("upsample_nearest1d")(x, output_size, None if scales is None else [scales])
+
+
+@builds("upsample_nearest2d")
+def upsample_nearest2d(
+    x: Tensor, output_size: list[int], scales_h: float | None = None, scales_w: float | None = None
+) -> Any:
+    """Nearest-neighbour interpolation by two factors, as of an exported program."""
+    return _by_scale("upsample_nearest2d")(x, output_size, None if scales_h is None else [scales_h, scales_w])
 
 
 @builds("upsample_bicubic2d", exactness=within(16))
