@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import Path
@@ -319,16 +319,32 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def find_config(folder: Path) -> Path | None:
-    """The nearest settings file at or above a folder: modellint.toml, or a pyproject.toml with ``[tool.modellint]``."""
+def find_config(folder: Path, known: MutableMapping[Path, Path | None] | None = None) -> Path | None:
+    """The nearest settings file at or above a folder: modellint.toml, or a pyproject.toml with ``[tool.modellint]``.
+
+    ``known`` holds what was found for folders so far.
+    """
+    known = {} if known is None else known
+    passed: list[Path] = []
+    found = None
     for place in (folder, *folder.parents):
-        own = place / "modellint.toml"
-        if os.path.isfile(own):  # noqa: PTH113
-            return own
-        shared = place / "pyproject.toml"
-        if os.path.isfile(shared) and b"tool.modellint" in _bytes(shared):  # noqa: PTH113
-            return shared
-    return None
+        if place in known:
+            found = known[place]
+            break
+        passed.append(place)
+        found = _config_in(place)
+        if found is not None:
+            break
+    known.update(dict.fromkeys(passed, found))
+    return found
+
+
+def _config_in(folder: Path) -> Path | None:
+    own = folder / "modellint.toml"
+    if os.path.isfile(own):  # noqa: PTH113
+        return own
+    shared = folder / "pyproject.toml"
+    return shared if os.path.isfile(shared) and b"tool.modellint" in _bytes(shared) else None  # noqa: PTH113
 
 
 def user_file() -> Path | None:
@@ -525,6 +541,7 @@ class Resolver:
         self._overrides = overrides
         self._codes = codes
         self._folders: dict[Path, Settings] = {}
+        self._configs: dict[Path, Path | None] = {}
         self._places: dict[str, Settings] = {}
         self._files: dict[Path | None, Settings] = {}
         self.top = self.of_folder(root)
@@ -542,7 +559,7 @@ class Resolver:
         if settings is None:
             config = self._fixed
             if config is None and not self._isolated:
-                config = find_config(folder)
+                config = find_config(folder, self._configs)
             settings = self._folders[folder] = self._of_config(config)
         return settings
 
