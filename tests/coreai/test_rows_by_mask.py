@@ -99,3 +99,30 @@ def test_products_of_merged_columns(tmp_path: Path) -> None:
     result = modellint.export(Contracted().eval(), (x,), output=tmp_path / "a.aimodel", destination="coreai")
     assert result.verification is not None
     assert result.verification.verdict == "agrees"
+
+
+class Experts(nn.Module):
+    """Experts that are left out where no row is theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 3)
+        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.gate(x).softmax(-1).topk(1, -1)
+        mask = nn.functional.one_hot(chosen, 3).permute(2, 1, 0)
+        final = torch.zeros_like(x)
+        for at, expert in enumerate(self.experts):
+            which, rows = torch.where(mask[at])
+            if rows.shape[0] == 0:
+                continue
+            final.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+        return final
+
+
+def test_experts_without_rows_are_computed_like_others(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    exported = modellint.export(Experts().eval(), (X,), output=tmp_path / "net.aimodel", destination="coreai")
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
+    assert "whether a mask found rows" in str(exported)

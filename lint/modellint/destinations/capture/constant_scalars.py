@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.destinations.capture import torch_export
+from modellint.destinations.capture import found_rows, torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 from modellint.live.capture.jit_trace import TAKING
 
@@ -373,7 +373,7 @@ def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
 
 
 def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered.
+    """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered, or a mask finds rows.
 
     ``as_example``: where that is not enough, those of inputs too, as in the example. What comes of it has to be compared on others.
     They may depend on a size: none is answered where a size is flexible. Raises whatever ``torch.export`` raises.
@@ -391,6 +391,8 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
                     return torch_export.exported(model, inputs), (NOTE,)
         except Exception as left:
             reason = left
+        with suppress(Exception), found_rows.FindingSome():
+            return torch_export.exported(model, inputs), (found_rows.NOTE,)
         if as_example:
             with answered(model, inputs, of_inputs=True) as is_any, suppress(Exception):
                 if is_any:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture.autograd_functions import forward_alone
 from modellint.destinations.capture.complex_numbers.mode import (
     NOTE,
     ComplexAsPairs,
@@ -59,9 +60,10 @@ def prepared(
         met = stack.enter_context(_without_idle_autocast())
         normalizing = stack.enter_context(normalizing_in_operators(model))
         moved = stack.enter_context(staying_in_place(model))
+        functions = stack.enter_context(forward_alone(model))
         outputs, done, substitutes = _run(model, inputs, stack, has_converter)
         has_fast_path = any(isinstance(layer, _FAST) for layer in model.modules())
-        is_idle = not (met or normalizing or moved or done or substitutes or has_fast_path)
+        is_idle = not (met or normalizing or moved or functions or done or substitutes or has_fast_path)
         if _is_plain(outputs):
             yield Prepared((), done, is_idle, True)
             return

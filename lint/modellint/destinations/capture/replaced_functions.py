@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +22,8 @@ class Substituting(TorchFunctionMode):
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
-    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An operator that
+    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. Parts of no length are not
+    joined to others. An operator that
     ``torch.library.custom_op`` made of a function in Python, for which there is no converter, is that function. A loop over the places
     that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
     that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
@@ -61,6 +63,10 @@ class Substituting(TorchFunctionMode):
         if function in _INDEXING and _is_chosen_by_list(args[1]):
             self.was_used = True
             args = (args[0], _by_places(args[1]), *args[2:])
+        if function in _JOINING and self.fixed and (left := _without_empty(*args, **kwargs)):
+            self.was_used = True
+            args = (left, *args[1:])
+            kwargs = {name: value for name, value in kwargs.items() if name != "tensors"}
         if function in _SELECTING and len(args) == 3 and args[2].dim() == 0:
             self.was_used = True
             args = (*args[:2], args[2].reshape(1))
@@ -191,6 +197,19 @@ def _by_places(index: Any) -> Any:
     return [at for at, value in enumerate(index) if value] if _is_list_of_truths(index) else index
 
 
+_JOINING = (torch.cat, torch.concat, torch.concatenate)
+
+
+def _without_empty(tensors: Any, dim: int = 0, **_: Any) -> list[Any]:
+    """What is joined without the parts of no length, which no destination takes (`x.repeat(1, 0)`, as of a kernel of one); nothing where
+    there are none, or no others.
+    """
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(part, torch.Tensor) for part in tensors):
+        return []
+    left = [part for part in tensors if part.dim() and part.shape[dim] != 0]
+    return left if 0 < len(left) < len(tensors) and len({part.dim() for part in tensors}) == 1 else []
+
+
 _SELECTING = (torch.index_select, torch.Tensor.index_select)
 """coremltools gives a tensor of one axis less where their index has none."""
 _FINDING = (torch.nonzero, torch.Tensor.nonzero)
@@ -283,12 +302,13 @@ def normalizing_in_operators(model: nn.Module) -> Iterator[Sequence[nn.Module]]:
 
 
 @contextmanager
-def staying_in_place(model: nn.Module) -> Iterator[list[nn.Module]]:
+def staying_in_place(model: nn.Module) -> Iterator[array[int]]:
     """Layers that ``forward`` moves to where they are, and as they are: an export takes their parameters for others all the same.
 
-    Yields those that it has moved so far.
+    Yields a number for each that it has moved so far.
     """
-    moved: list[nn.Module] = []
+    # A list that the model leads to would be as it was after each run.
+    moved = array("b")
     layers = [layer for layer in model.modules() if type(layer).to is nn.Module.to and "to" not in vars(layer)]
     for layer in layers:
         vars(layer)["to"] = partial(_moved, layer, moved)
@@ -299,8 +319,8 @@ def staying_in_place(model: nn.Module) -> Iterator[list[nn.Module]]:
             vars(layer).pop("to", None)
 
 
-def _moved(module: nn.Module, moved: list[nn.Module], *args: Any, **kwargs: Any) -> nn.Module:
-    moved.append(module)
+def _moved(module: nn.Module, moved: array[int], *args: Any, **kwargs: Any) -> nn.Module:
+    moved.append(1)
     device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     stays = memory_format is None and all(
         tensor.device == (device or tensor.device) and tensor.dtype == (dtype or tensor.dtype)

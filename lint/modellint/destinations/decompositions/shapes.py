@@ -193,3 +193,18 @@ def tril_indices(
     """Indices of the lower triangle of a matrix."""
     places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
     return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
+
+
+@decomposes("triu_indices")
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    dtype: object = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Indices of the upper triangle of a matrix."""
+    places = [(down, right) for down in range(row) for right in range(col) if right >= down + offset]
+    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0

@@ -1,0 +1,82 @@
+"""Autograd functions written in Python, and parts of no length: what stops a plain trace is captured as what it computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import modellint
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bound: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.needs = any(ctx.needs_input_grad)
+        return x.clamp_min(bound) * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return grads[0], None
+
+
+class SetUp(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Any:
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return grads[0] * ctx.saved_tensors[0].cos()
+
+
+bounded = Bounded.apply
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.own = SetUp.apply
+
+    def forward(self, x: Tensor) -> Tensor:
+        return bounded(self.linear(x), 0.1) + self.own(x) + SetUp.apply(x)
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_what_an_autograd_function_computes_is_exported(route: str) -> None:
+    model = Net().eval()
+    before = bounded, vars(model)["own"]
+    exported = modellint.export(model, (torch.randn(2, 3),), frontend=route)
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
+    assert (bounded, vars(model)["own"]) == before
+    assert bounded(torch.ones(1, requires_grad=True), 0.1).grad_fn is not None
+
+
+class Padded(nn.Module):
+    """As causal convolutions pad, of a kernel of one."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.conv = nn.Conv1d(2, 2, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x[:, :, :1].repeat(1, 1, self.size - 1)
+        return self.conv(torch.concatenate([first, x], dim=2))
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_parts_of_no_length_are_not_joined(size: int, route: str) -> None:
+    exported = modellint.export(Padded(size).eval(), (torch.randn(1, 2, 6),), frontend=route)
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
