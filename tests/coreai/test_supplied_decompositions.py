@@ -104,6 +104,8 @@ antialiased_by_factors | 1x2x9x12 | F.interpolate(x, scale_factor=(0.45, 0.6), m
 antialiased_cubic | 1x2x9x12 | F.interpolate(x, size=(4, 5), mode="bicubic", antialias=True)
 antialiased_to_corners | 1x2x9x12 | F.interpolate(x, size=(4, 15), mode="bilinear", antialias=True, align_corners=True)
 scatter_add | 3x4 3x4 | torch.zeros(3, 6).scatter_add(1, (x * 10).long().clamp(0, 5), y)
+scatter_mean | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "mean")
+scatter_mean_of_others | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "mean", include_self=False)
 scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
 index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)
 index_put_accumulate | 4x3 2x3 | x.index_put((torch.tensor([1, 1]),), y, accumulate=True)

@@ -263,6 +263,11 @@ def _scatter(reduce: str, x: Tensor, dim: int, index: Tensor, source: Tensor, in
         gathered = torch.where(here, values, zero).sum(-2)
         kept = old if includes else torch.where(here.any(-2), zero, old)
         return (kept + gathered).movedim(-1, dim)
+    if reduce == "mean" and x.dtype.is_floating_point:
+        count = here.sum(-2).to(x.dtype)
+        total = torch.where(here, values, torch.zeros((), dtype=x.dtype)).sum(-2)
+        mean = (old + total) / (count + 1) if includes else total / count.clamp_min(1)
+        return (mean if includes else torch.where(count == 0, old, mean)).movedim(-1, dim)
     if reduce in ("amax", "amin") and x.dtype.is_floating_point:
         end = -math.inf if reduce == "amax" else math.inf
         gathered = getattr(torch.where(here, values, end), reduce)(-2)

@@ -123,7 +123,9 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
 
 @builds("scatter_reduce", ".two", exactness=within(4))
 def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Any:
-    """Scatter with a reduction: sum, product, maximum or minimum."""
+    """Scatter with a reduction: sum, product, maximum, minimum, or of floats their mean."""
+    if reduce == "mean" and not is_integral(x) and not is_boolean(x):
+        return _averaged(x, dim, index, src, include_self)
     if reduce not in _MODES:
         raise Unfit(f"the reduction {reduce}")
     if not include_self:
@@ -131,6 +133,17 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
             raise Unfit(f"the reduction {reduce} of integers without those that are there")
         x = _scattered(x, dim, index, _everywhere(x, index, _NEUTRAL[reduce]), "update")
     return _scattered(x, dim, index, src, _MODES[reduce])
+
+
+def _averaged(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
+    """The sum of what is put over how many there are."""
+    one, start = _everywhere(x, index, 1.0), 1.0 if include_self else 0.0
+    count = _scattered(_everywhere(x, x, start), dim, index, one, "add")
+    total = _scattered(x if include_self else _everywhere(x, x, 0.0), dim, index, src, "add")
+    if include_self:
+        return mb.real_div(x=total, y=count)
+    mean = mb.real_div(x=total, y=mb.maximum(x=count, y=np.float32(1.0)))
+    return mb.select(cond=mb.equal(x=count, y=np.float32(0.0)), a=x, b=mean)
 
 
 @builds("masked_select")
