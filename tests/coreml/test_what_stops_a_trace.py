@@ -1,4 +1,4 @@
-"""Autograd functions written in Python, and parts of no length: what stops a plain trace is captured as what it computes."""
+"""Autograd functions written in Python, trainers, and parts of no length: what stops a plain conversion, and no export."""
 
 from __future__ import annotations
 
@@ -60,6 +60,32 @@ def test_what_an_autograd_function_computes_is_exported(route: str) -> None:
     assert exported.verification is not None and exported.verification.verdict == "agrees"
     assert (bounded, vars(model)["own"]) == before
     assert bounded(torch.ones(1, requires_grad=True), 0.1).grad_fn is not None
+
+
+class Trained(nn.Module):
+    """As Lightning's modules ask for their trainer."""
+
+    _jit_is_scripting = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    @property
+    def trainer(self) -> None:
+        if not self._jit_is_scripting:
+            raise RuntimeError("not attached to a trainer")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_a_module_without_a_trainer_is_exported(route: str) -> None:
+    model = Trained().eval()
+    exported = modellint.export(model, (torch.randn(2, 3),), frontend=route)
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
+    assert "_jit_is_scripting" not in vars(model)
 
 
 class Padded(nn.Module):
