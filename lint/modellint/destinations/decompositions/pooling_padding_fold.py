@@ -96,6 +96,13 @@ def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
     return best, place.long()
 
 
+_MAXIMUM = {
+    1: torch.ops.aten.max_pool1d,
+    2: torch.ops.aten.max_pool2d,
+    3: torch.ops.aten.max_pool3d,
+}
+
+
 def _max_pool(rank: int) -> Callable[..., Any]:
     def max_pool(
         x: Tensor,
@@ -105,7 +112,10 @@ def _max_pool(rank: int) -> Callable[..., Any]:
         dilation: list[int] = [1],  # noqa: B006
         ceil_mode: bool = False,
     ) -> Any:
-        """Max pooling, dilated too, and without windows that begin behind the input."""
+        """Max pooling, dilated too, without a batch, and without windows that begin behind the input."""
+        if x.dim() == rank + 1:
+            whole = _MAXIMUM[rank](x.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode)
+            return whole.squeeze(0)
         windows = _Windows(x, rank, kernel_size, stride, padding, dilation, ceil_mode)
         if not windows.cut and all(step == 1 for step in windows.dilation):
             return NotImplemented
@@ -149,10 +159,14 @@ def _avg_pool(rank: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        """Average pooling, with a divisor of its own, and without windows that begin behind the input.
+        """Average pooling, with a divisor of its own, without a batch, and without windows that begin behind the input.
 
         What a window reaches over beyond the padding does not count; coremltools 9.0 counts it (#2844).
         """
+        if x.dim() == rank + 1:
+            divisor = [] if divisor_override is None else [divisor_override]
+            whole = _AVERAGE[rank](x.unsqueeze(0), kernel_size, stride, padding, ceil_mode, count_include_pad, *divisor)
+            return whole.squeeze(0)
         windows = _Windows(x, rank, kernel_size, stride, padding, [1], ceil_mode)
         if not divisor_override and not windows.cut and not (count_include_pad and windows.reaches_over()):
             return NotImplemented
