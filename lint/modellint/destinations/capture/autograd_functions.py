@@ -6,6 +6,7 @@ What their `forward` computes is captured in their place; what they do for gradi
 from __future__ import annotations
 
 import sys
+import types
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,8 @@ def forward_alone(model: nn.Module) -> Iterator[array[int]]:
         (names, name, value)
         for names in {id(names): names for names in _namespaces(model)}.values()
         for name, value in list(names.items())
-        if getattr(value, "__name__", "") == "apply" and _is_function(getattr(value, "__self__", None))
+        # By the type alone: other objects may do anything when they are asked for a name.
+        if type(value) in _BOUND and value.__name__ == "apply" and _is_function(value.__self__)
     ]
     owner.apply = classmethod(applied)
     for names, name, value in bound:
@@ -55,6 +57,9 @@ def forward_alone(model: nn.Module) -> Iterator[array[int]]:
             del owner.apply
         else:
             owner.apply = own
+
+
+_BOUND = (types.MethodType, types.BuiltinMethodType)
 
 
 def _namespaces(model: nn.Module) -> Iterator[dict[str, Any]]:
