@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -142,8 +143,7 @@ def full_like(
     memory_format: object = None,
 ) -> Any:
     """Constant tensor of another dtype; a number in integers without its fraction, which coremltools keeps."""
-    kind = dtype or x.dtype
-    return torch.full(x.shape, fill_value if kind.is_floating_point else int(fill_value), dtype=kind)
+    return _full(x.shape, fill_value, dtype or x.dtype)
 
 
 @decomposes("new_full")
@@ -157,8 +157,13 @@ def new_full(
     pin_memory: object = None,
 ) -> Any:
     """Constant tensor in another's dtype; in integers without a fraction."""
-    kind = dtype or x.dtype
-    return torch.full(size, fill_value if kind.is_floating_point else int(fill_value), dtype=kind)
+    return _full(size, fill_value, dtype or x.dtype)
+
+
+def _full(size: list[int], value: Operand, kind: Dtype) -> Any:
+    if isinstance(value, float) and not (kind.is_floating_point or kind.is_complex):
+        value = bool(value) if kind is torch.bool else int(value)
+    return torch.full(size, value, dtype=kind)
 
 
 @decomposes("empty_permuted")
@@ -191,8 +196,7 @@ def tril_indices(
     pin_memory: object = None,
 ) -> Any:
     """Indices of the lower triangle of a matrix."""
-    places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
-    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
+    return _places(row, col, lambda down, right: right <= down + offset)
 
 
 @decomposes("triu_indices")
@@ -206,5 +210,9 @@ def triu_indices(
     pin_memory: object = None,
 ) -> Any:
     """Indices of the upper triangle of a matrix."""
-    places = [(down, right) for down in range(row) for right in range(col) if right >= down + offset]
+    return _places(row, col, lambda down, right: right >= down + offset)
+
+
+def _places(row: int, col: int, is_among: Callable[[int, int], bool]) -> Any:
+    places = [(down, right) for down in range(row) for right in range(col) if is_among(down, right)]
     return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0

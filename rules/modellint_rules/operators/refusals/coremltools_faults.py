@@ -239,7 +239,7 @@ def _asked(operator: Operator, data: Data) -> Fault | None:
 
 def _written(operator: Operator, data: Data) -> Fault | None:
     value = operator.arguments[-1]
-    if not isinstance(value, float) or value.is_integer() or _is_float(operator.outputs[0]):
+    if not isinstance(value, float) or value.is_integer() or not operator.outputs[0].dtype.startswith(("int", "uint")):
         return None
     what = f"of integers it is full of {value:g}, with the fraction that PyTorch cuts off"
     return Fault("fraction-filled-in-integers", what, operator.name)
