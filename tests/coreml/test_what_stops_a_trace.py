@@ -106,3 +106,16 @@ class Padded(nn.Module):
 def test_parts_of_no_length_are_not_joined(size: int, route: str) -> None:
     exported = modellint.export(Padded(size).eval(), (torch.randn(1, 2, 6),), frontend=route)
     assert exported.verification is not None and exported.verification.verdict == "agrees"
+
+
+class Begun(nn.Module):
+    """As a cache begins, with a tensor of rank one that PyTorch joins to any."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([x.new_zeros(0), x, 2 * x], dim=-2), torch.cat((x.new_zeros(0), x.relu()), axis=2)
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_a_tensor_without_elements_is_not_joined(route: str) -> None:
+    exported = modellint.export(Begun().eval(), (torch.randn(1, 2, 6),), frontend=route)
+    assert exported.verification is not None and exported.verification.verdict == "agrees"

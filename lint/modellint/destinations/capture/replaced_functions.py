@@ -200,14 +200,27 @@ def _by_places(index: Any) -> Any:
 _JOINING = (torch.cat, torch.concat, torch.concatenate)
 
 
-def _without_empty(tensors: Any, dim: int = 0, **_: Any) -> list[Any]:
+def _without_empty(tensors: Any, dim: Any = 0, *, axis: Any = None, **_: Any) -> list[Any]:
     """What is joined without the parts of no length, which no destination takes (`x.repeat(1, 0)`, as of a kernel of one); nothing where
     there are none, or no others.
+
+    PyTorch joins `torch.tensor([])` to tensors of any rank, as the empty caches of transformers are.
     """
+    dim = dim if axis is None else axis
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(part, torch.Tensor) for part in tensors):
         return []
-    left = [part for part in tensors if part.dim() and part.shape[dim] != 0]
-    return left if 0 < len(left) < len(tensors) and len({part.dim() for part in tensors}) == 1 else []
+    filled = [part for part in tensors if tuple(part.shape) != (0,)]
+    # Parts of no length have a say in the type of the result, and mistakes are PyTorch's to tell.
+    if (
+        len({part.dim() for part in filled}) != 1
+        or len({part.dtype for part in tensors}) != 1
+        or not isinstance(dim, int)
+    ):
+        return []
+    if not -filled[0].dim() <= dim < filled[0].dim():
+        return []
+    left = [part for part in filled if part.shape[dim] != 0]
+    return left if 0 < len(left) < len(tensors) else []
 
 
 _SELECTING = (torch.index_select, torch.Tensor.index_select)
