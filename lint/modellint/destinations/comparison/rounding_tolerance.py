@@ -7,6 +7,7 @@ much.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class Judgement(NamedTuple):
 
 
 class Typical:
-    """The rounding error of outputs by the size of their elements, as runs in stochastic arithmetic on other inputs gave it.
+    """The rounding error of outputs by the size of their elements, as runs that round otherwise gave it on other inputs.
 
     Sizes and errors are relative to the largest element of a row. It only spares runs: what is off by more is held against the
     rounding on its own inputs.
@@ -125,6 +126,8 @@ class Yardstick:
         self._count = count
         self._double: list[Tensor] | None = None
         self._has_double = False
+        self._ordered: list[Tensor] | None = None
+        self._has_ordered = False
         self._runs: dict[float, list[list[Tensor]]] = {}
         self._failed: set[float] = set()
         self.is_scaled = False
@@ -177,7 +180,8 @@ class Yardstick:
             own = torch.maximum(capped, _median(capped, right, known))
         still = off & ~self._within(distance, own, right)
         if self._in_order and bool(still.any()):
-            own = torch.maximum(own, self._spread_of_order(at, right))
+            spread, known = self._spread_of_order(at, right)
+            own = torch.maximum(own, torch.maximum(spread, _median(spread, right, known)))
             still = off & ~self._within(distance, own, right)
         for count in _LEVELS:
             if not bool(still.any()):
@@ -198,6 +202,8 @@ class Yardstick:
             usual = torch.minimum(own, CARRIED * _row_scale(right))
             own = torch.maximum(own, _median(usual, right, right.isfinite()))
             still &= ~self._within(distance, own, right)
+            if not self._rounded and not bool(still.any()):
+                self._typical.learn(at, own, right, own <= SYSTEMATIC * _row_scale(right))
         excused = off & ~still & right.isfinite() & left.isfinite()
         unsure = excused & (distance > UNSURE * _row_scale(right))
         undefined = still & right.isnan() & ~left.isnan()
@@ -210,23 +216,34 @@ class Yardstick:
         )
 
     def _is_usual_rounding(self, at: int, left: Tensor, right: Tensor, off: Tensor) -> bool:
-        """Whether rounding explains all: no element is off by more than ten times what a stochastic run changes it, or those of its size.
+        """Whether rounding explains all: no element is off by more than ten times what a run changes it, or those of its size.
 
-        Most outputs of most models are settled so, and a run in double precision, which takes several times as long, is saved;
-        so is a run in stochastic arithmetic where those on other inputs allow as much.
+        A run with sums in order, of a program that makes them so, which takes as long as one of the model, and one in stochastic
+        arithmetic. Most outputs of most models are settled so, and a run in double precision, which takes several times as long, is
+        saved; so are these where those on other inputs allow as much.
         """
         distance = (left - right).abs()
-        usual = self._typical.errors(at, right)
-        if usual is not None and not bool((off & ~self._within(distance, usual, right)).any()):
+        own = self._typical.errors(at, right)
+        if own is not None and not bool((off & ~self._within(distance, own, right)).any()):
             return True
+        own = torch.zeros_like(right)
+        for spread, known in self._spreads(at, right):
+            known = known & (spread <= SYSTEMATIC * _row_scale(right))
+            spread = spread.where(known, 0.0)
+            self._typical.learn(at, spread, right, known)
+            own = torch.maximum(own, torch.maximum(spread, _median(spread, right, known)))
+            if not bool((off & ~self._within(distance, own, right)).any()):
+                return True
+        return False
+
+    def _spreads(self, at: int, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """How far single runs that round otherwise are off, and where that is known; the quickest first."""
+        if self._in_order:
+            yield self._spread_of_order(at, right)
         runs = self._stochastic(1, 1.0)
-        if not runs or runs[0][at].shape != right.shape:
-            return False
-        spread = (_doubled(runs[0][at]) - right).abs()
-        known = spread.isfinite() & (spread <= SYSTEMATIC * _row_scale(right))
-        self._typical.learn(at, spread, right, known)
-        own = torch.maximum(spread.where(known, 0.0), _median(spread.where(known, 0.0), right, known))
-        return not bool((off & ~self._within(distance, own, right)).any())
+        if runs and runs[0][at].shape == right.shape:
+            spread = (_doubled(runs[0][at]) - right).abs()
+            yield spread, spread.isfinite()
 
     def _within(self, distance: Tensor, own: Tensor, right: Tensor) -> Tensor:
         return right.isfinite() & (
@@ -239,15 +256,17 @@ class Yardstick:
             return None
         return double[at].to(torch.float64)
 
-    def _spread_of_order(self, at: int, right: Tensor) -> Tensor:
-        """How far the model is off with sums made in order, element by element."""
-        outputs = self._reference.with_sums_in_order(self._inputs, self._count)
+    def _spread_of_order(self, at: int, right: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the model is off with sums made in order, element by element, and where that is known."""
+        if not self._has_ordered:
+            self._ordered = self._reference.with_sums_in_order(self._inputs, self._count)
+            self._has_ordered = True
+        outputs = self._ordered
         if outputs is None or len(outputs) != len(self._expected) or outputs[at].shape != right.shape:
-            return torch.zeros_like(right)
+            return torch.zeros_like(right), torch.zeros_like(right, dtype=torch.bool)
         spread = (_doubled(outputs[at]) - right).abs()
         known = spread.isfinite()
-        spread = spread.where(known, 0.0)
-        return torch.maximum(spread, _median(spread, right, known))
+        return spread.where(known, 0.0), known
 
     def _in_double(self) -> list[Tensor] | None:
         if not self._has_double:

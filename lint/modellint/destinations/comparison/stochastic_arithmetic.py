@@ -125,7 +125,14 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run one operator, and change what it rounds."""
         name = func._schema.name.removeprefix("aten::").rstrip("_")
         if name in _SUMS:
-            args = pytree.tree_map(self._terms, args)
+            args = tuple(
+                self._terms(arg)
+                if isinstance(arg, Tensor)
+                else pytree.tree_map(self._terms, arg)
+                if isinstance(arg, list)
+                else arg
+                for arg in args
+            )
         elif name in _ORDERED and not (kwargs or {}).get("stable"):
             args = (self._unequal(args[0]), *args[1:])
         result = func(*args, **(kwargs or {}))
@@ -142,7 +149,7 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(output, Tensor) and output.dtype in _NARROW:
                     output.copy_(self.changed(output))
             return result
-        return pytree.tree_map(self.changed, result)
+        return self.changed(result) if isinstance(result, Tensor) else pytree.tree_map(self.changed, result)
 
     def changed(self, value: Any) -> Any:
         """A tensor changed by rounding; whole numbers, zeros, and what is not finite stay, as arithmetic on them is exact."""
@@ -151,9 +158,10 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         wide = value if value.dtype is torch.float32 else value.float()
         perturbed = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
         whole = wide == wide.round()
-        if float(wide.abs().amax()) >= _WHOLE:
-            whole &= wide.abs() < _WHOLE
-        perturbed = torch.where(whole | ~wide.isfinite(), wide, perturbed)
+        low, high = wide.aminmax()
+        if max(-float(low), float(high)) >= _WHOLE:
+            whole &= (wide.abs() < _WHOLE) | wide.isinf()
+        perturbed = torch.where(whole, wide, perturbed)
         return perturbed if value.dtype is torch.float32 else perturbed.to(value.dtype)
 
     def _shifted(self, value: Tensor, scale: Tensor | None = None) -> Tensor:
