@@ -38,13 +38,17 @@ class Prepared(NamedTuple):
     notes: tuple[str, ...] = ()
     """What the program does otherwise than the model."""
     is_idle: bool = False
-    """Whether a capture without it gives the same program, but for the form of outputs: there is nothing to prepare."""
+    """Whether an export without it gives the same program, but for the form of outputs: there is nothing to prepare. A trace does too,
+    if it has no fast path.
+    """
     is_plain: bool = False
     """Whether the model returns tensors in the form that they are captured in."""
+    has_fast_path: bool = False
+    """Whether a trace without it may take the fast path of attention."""
 
 
-_FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
-"""Layers with a fast path."""
+_FAST = (nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Layers with a fast path. `nn.MultiheadAttention` has one as well, and does not take it while `torch.export` runs it."""
 
 
 @contextmanager
@@ -63,10 +67,11 @@ def prepared(
         functions = stack.enter_context(forward_alone(model))
         untrained = stack.enter_context(_without_trainer(model))
         outputs, done, substitutes = _run(model, inputs, stack, has_converter)
-        has_fast_path = any(isinstance(layer, _FAST) for layer in model.modules())
-        is_idle = not (met or normalizing or moved or functions or untrained or done or substitutes or has_fast_path)
+        is_fast = any(isinstance(layer, _FAST) for layer in model.modules())
+        has_fast_path = is_fast or any(isinstance(layer, nn.MultiheadAttention) for layer in model.modules())
+        is_idle = not (met or normalizing or moved or functions or untrained or done or substitutes or is_fast)
         if _is_plain(outputs):
-            yield Prepared((), done, is_idle, True)
+            yield Prepared((), done, is_idle, True, has_fast_path)
             return
         leaves = leaves_with_paths(outputs)
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
@@ -77,7 +82,7 @@ def prepared(
         by_name = not isinstance(outputs, (list, tuple)) or hasattr(outputs, "_fields")
         given = {id(leaf) for leaf in pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))}
         is_idle &= len(leaves) == len({id(value) for _, value in leaves} - given) == len(kept)
-        yield Prepared(tuple(names) if by_name else (), notes, is_idle)
+        yield Prepared(tuple(names) if by_name else (), notes, is_idle, False, has_fast_path)
 
 
 def _run(

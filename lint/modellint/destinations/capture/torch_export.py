@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from modellint.destinations.capture.decomposition_overhead import decomposed
 from modellint.destinations.capture.in_place_writes import is_written
 from modellint.live.inputs.model_inputs import Inputs
 
@@ -41,9 +42,7 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
     if any(_is_transform(node) or _is_of_others(node) for node in program.graph.nodes):
         # All operators of PyTorch's own stay; of others the table knows those that have no kernel but what they are made of.
         table, others = torch.export.default_decompositions(), filter(_is_of_others, program.graph.nodes)
-        program = program.run_decompositions(
-            {node.target: table[node.target] for node in others if node.target in table}
-        )
+        program = decomposed(program, {node.target: table[node.target] for node in others if node.target in table})
     _part_shared_buffers(program)
     for node in program.graph.nodes:
         # torch 2.14 forgets readers of what only a size is taken of, and cannot erase them.

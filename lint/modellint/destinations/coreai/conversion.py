@@ -128,9 +128,9 @@ def convert(
     """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs.
 
     ``supplies``: with decompositions of our own for what is missing, refused, or known to be wrong; ``ahead``: those are asked for
-    next. ``as_example``: with the branches
-    and numbers that the example's values lead to, if it cannot be captured else; such a package has to be compared. ``known``: what a
-    capture for an export gives, if that is known.
+    next, and are made too if they are of the same program. ``as_example``: with the branches and numbers that the example's values
+    lead to, if it cannot be captured else; such a package has to be compared. ``known``: what a capture for an export gives, if that is
+    known.
     """
     import time
 
@@ -150,9 +150,8 @@ def convert(
     operators = frozenset(torch_export.operator_of(node) for node in program.graph.nodes if node.op == "call_function")
     as_export = _as_export(model, inputs, program) if ahead else None
     try:
-        prepared = process.prepare(
-            program, package, names, supplies, (() if as_export is None else as_export.names) if ahead else None
-        )
+        following = None if as_export is None else as_export.names
+        prepared = process.prepare(program, package, names, supplies, following)
     except Died as error:
         return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
     except Failed as error:

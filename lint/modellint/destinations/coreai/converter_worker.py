@@ -76,36 +76,38 @@ class _Worker:
                 __import__(library)
         captured = _loaded(program)
         if ahead:
+            supply = _Supply(True, captured)
             try:
-                first = self._prepared(captured, ahead, ahead_names, True)
+                first = self._prepared(supply, ahead, ahead_names)
             except Exception:
                 # Of ours, that is: it is for the export to say.
-                return {**self._prepared(captured, package, names, False), "ahead": None, "is_ahead": False}
-            if first["interface"] is not None and first["plain"]:
+                return {**self._prepared(_Supply(False, captured), package, names), "ahead": None, "is_ahead": False}
+            if first["interface"] is not None and supply.is_plain:
                 Path(ahead).rename(package)
                 self._exported[package] = self._exported.pop(ahead)
                 return {**first, "ahead": None, "is_ahead": True}
-            return {**self._prepared(captured, package, names, False), "ahead": first, "is_ahead": True}
-        return self._prepared(captured, package, names, supplies)
+            plain = supply.refused or self._prepared(_Supply(False, captured, supply.plain), package, names)
+            return {**plain, "ahead": first, "is_ahead": True}
+        return self._prepared(_Supply(supplies, captured), package, names)
 
-    def _prepared(self, captured: Any, package: str, names: list[str], supplies: bool) -> dict[str, Any]:
-        import coreai_torch
-
+    def _prepared(self, supply: _Supply, package: str, names: list[str]) -> dict[str, Any]:
         began = time.perf_counter()
-        supply = _Supply(supplies, {node.target for node in captured.graph.nodes if node.op == "call_function"})
         while True:
-            exported = supply.mended(captured.run_decompositions(supply.over(coreai_torch.get_decomp_table())))
-            if refused := _refused_outputs(exported):
-                return _prepared(refused, None, False, began)
+            exported = supply.decomposed()
+            if unfit := _refused_outputs(exported):
+                return _prepared(unfit, None, False, began)
             try:
                 _converted(exported, names).save_asset(Path(package))
             except Exception as error:
                 refusals, complete = _refusals(exported, error)
                 if [refusal["node"] for refusal in refusals] == [None]:
                     refusals = self._placed(exported, refusals[0], package)
-                if supplies and supply.answers(exported, refusals):
+                refused = _prepared(refusals, None, complete, began, supply)
+                if supply.is_plain:
+                    supply.refused = refused
+                if supply.answers(exported, refusals):
                     continue
-                return _prepared(refusals, None, complete, began, supply)
+                return refused
             self._exported[package] = exported
             for older in list(self._exported)[:-_KEPT]:
                 del self._exported[older]
@@ -283,17 +285,27 @@ def _prepared(
         "complete": complete,
         "seconds": time.perf_counter() - began,
         "supplied": [] if supply is None else supply.used(),
-        "plain": supply is None or supply.is_plain,
     }
 
 
 class _Supply:
-    """The decompositions that a program is given beside the converter's own, and which of them took part."""
+    """A captured program, the decompositions that it is given beside the converter's own, and which of them took part.
 
-    def __init__(self, wanted: bool, captured: set[Any]) -> None:
+    Args:
+        wanted: Whether it is given any.
+        captured: The program.
+        plain: It decomposed without them, if that is known.
+    """
+
+    def __init__(self, wanted: bool, captured: Any, plain: Any = None) -> None:
         self._wanted = wanted
         self._captured = captured
-        """The operators of the program as it was captured."""
+        self.plain = plain
+        """The program decomposed without them, where that was seen on the way."""
+        self.refused: dict[str, Any] | None = None
+        """What the converter says of the program without them, where it refuses that, and it was seen on the way."""
+        self._known: Any = None
+        """Its values that depend on no input."""
         self._supplied: dict[Any, Any] = {}
         self._used: dict[str, list[str]] = {}
         self._is_left_out = False
@@ -304,7 +316,25 @@ class _Supply:
         """Whether the program is the one that it would be without all this."""
         return not self._used and not self._is_left_out
 
-    def over(self, table: Any) -> Any:
+    def decomposed(self) -> Any:
+        """The program decomposed, without products that the converter falls over, or turns into others."""
+        import coreai_torch
+
+        from modellint.destinations.capture.decomposition_overhead import decomposed
+        from modellint.destinations.coreai import merged_products
+        from modellint.destinations.decompositions.table import BIT_EQUAL
+
+        if not self._wanted and self.plain is not None:
+            return self.plain
+        exported = decomposed(self._captured, self._over(coreai_torch.get_decomp_table()))
+        if self._wanted and merged_products.are_in(exported):
+            if self.is_plain:
+                self.plain = _copied(exported)
+            for name in sorted(merged_products.part(exported)):
+                self._used[name] = [name, BIT_EQUAL, "mended"]
+        return exported
+
+    def _over(self, table: Any) -> Any:
         """A table of decompositions with these in it."""
         if not self._wanted:
             return table
@@ -313,9 +343,12 @@ class _Supply:
 
         self._used.clear()
         self._is_left_out = False
+        captured = {node.target for node in self._captured.graph.nodes if node.op == "call_function"}
         ours = {
             operator: self._noting(operator, "mended", table.get(operator), each)
-            for operator, each in mends(self._captured).items()
+            for operator, each in mends(captured).items()
+            # In no table an operator that is made of others stays whole.
+            if operator in table or not operator._can_decompose() or self._has_use_for(operator, each)
         }
         for operator, each in (*composites().items(), *self._supplied.items()):
             ours[operator] = self._noting(operator, "supplied", ours.get(operator) or table.get(operator), each)
@@ -323,15 +356,27 @@ class _Supply:
             table[operator] = function
         return table
 
-    def mended(self, exported: Any) -> Any:
-        """A decomposed program without products that the converter falls over, or turns into others."""
-        from modellint.destinations.coreai import merged_products
-        from modellint.destinations.decompositions.table import BIT_EQUAL
+    def _has_use_for(self, operator: Any, each: Any) -> bool:
+        """Whether a decomposition takes a use of an operator, as the program was captured."""
+        import torch
+        from torch.fx.node import map_arg
 
-        if self._wanted:
-            for name in sorted(merged_products.part(exported)):
-                self._used[name] = [name, BIT_EQUAL, "mended"]
-        return exported
+        from modellint.destinations.capture.known_values import KnownValues
+
+        self._known = self._known or KnownValues(self._captured)
+        for node in self._captured.graph.find_nodes(op="call_function", target=operator):
+            if each.is_spared is not None and each.is_spared(node, self._known):
+                continue
+            args, kwargs = map_arg((node.args, node.kwargs), lambda given: given.meta["val"])
+            mode = getattr(node.meta["val"], "fake_mode", None) or contextlib.nullcontext()
+            try:
+                with mode, torch.no_grad():
+                    if each.function(*args, **kwargs) is not NotImplemented:
+                        return True
+            except Exception:
+                # It may do so while the program is decomposed.
+                return True
+        return False
 
     def _noting(self, operator: Any, kind: str, otherwise: Any, each: Any) -> Any:
         inside = False
@@ -357,6 +402,8 @@ class _Supply:
 
     def answers(self, exported: Any, refusals: list[dict[str, Any]]) -> bool:
         """Take in what is known for the operators that were refused; whether there is something new."""
+        if not self._wanted:
+            return False
         from modellint.destinations.coreai.supplied_decompositions import supplied
 
         names = {refusal["node"]["name"] for refusal in refusals if refusal["node"] is not None}

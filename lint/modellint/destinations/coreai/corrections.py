@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modellint.destinations.capture.known_values import KnownValues
 from modellint.destinations.coreai.supplied_decompositions import ROUNDS, Replacement, shared, supplied
 from modellint.destinations.decompositions.attention import scaled_dot_product_attention
 from modellint.destinations.decompositions.table import BIT_EQUAL, Function
@@ -176,10 +177,20 @@ def _sum(
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *rest: Any, **options: Any) -> Any:
-    """Attention with a mask of truth values: a query that sees no key gives zeros, and to the converter the mean."""
+    """Attention with a mask of truth values: a query that sees no key gives zeros, and to the converter the mean.
+
+    What the converter adds to hidden scores is outweighed by scores that are large enough, too.
+    """
     if attn_mask is None or attn_mask.dtype is not torch.bool:
         return NotImplemented
     return scaled_dot_product_attention(q, k, v, attn_mask, *rest, **options)
+
+
+def _sees_all(node: Any, known: KnownValues) -> bool:
+    """Whether every query of an attention sees every key by a mask that depends on no input, as those of transformers' encoders do."""
+    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    seen = known.value(mask) if isinstance(mask, torch.fx.Node) else None
+    return seen is not None and seen.dtype is torch.bool and bool(seen.all())
 
 
 def _addmm(x: Tensor, first: Tensor, second: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
@@ -306,7 +317,7 @@ _OF_ONE_AXIS = {aten.max_pool2d_with_indices.default: aten.max_pool1d_with_indic
 _MENDS: dict[Any, Replacement] = {
     aten.sum.dim_IntList: Replacement(_sum, BIT_EQUAL),
     aten.addmm.default: Replacement(_addmm, BIT_EQUAL),
-    aten.scaled_dot_product_attention.default: Replacement(_attention, ROUNDS),
+    aten.scaled_dot_product_attention.default: Replacement(_attention, ROUNDS, _sees_all),
     aten.add.Tensor: Replacement(partial(_of_truths, "add", partial(_scaled, torch.add)), ROUNDS),
     aten.sub.Tensor: Replacement(partial(_scaled, torch.sub), ROUNDS),
     aten.rsub.Scalar: Replacement(_scaled_reversed, ROUNDS),

@@ -19,35 +19,49 @@ _KEEPING = frozenset({aten.permute.default, aten.expand.default, *_VIEWS, *_COPI
 _PRODUCTS = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default})
 
 
+def are_in(exported: Any) -> bool:
+    """Whether a decomposed program has such products."""
+    return any(
+        _merges_columns(node) or _merges_rows(node)
+        for node in exported.graph_module.graph.nodes
+        if node.target in _PRODUCTS
+    )
+
+
 def part(exported: Any) -> frozenset[str]:
     """Write such products of a decomposed program otherwise; the operators that were."""
     graph = exported.graph_module.graph
     rewritten = set()
     for node in [node for node in graph.nodes if node.target in _PRODUCTS]:
+        are_columns = _merges_columns(node)
+        if not (are_columns or _merges_rows(node)):
+            continue
         with graph.inserting_before(node):
-            result = _columns_apart(graph, node) if _merges_columns(node) else _rows_apart(graph, node)
-        if result is not None:
-            rewritten.add(f"aten::{node.target.overloadpacket.__name__}")
-            node.replace_all_uses_with(result)
-            graph.erase_node(node)
-            # Outputs are known by their names.
-            result.name = node.name
+            result = _columns_apart(graph, node) if are_columns else _rows_apart(graph, node)
+        rewritten.add(f"aten::{node.target.overloadpacket.__name__}")
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
+        # Outputs are known by their names.
+        result.name = node.name
     if rewritten:
         exported.graph_module.recompile()
     return frozenset(rewritten)
 
 
-def _rows_apart(graph: Any, product: Any) -> Any:
-    """A product of merged rows as `bmm` of one matrix each; None where it is none, or is read by views alone."""
+def _merges_rows(product: Any) -> bool:
+    """Whether a product is one of merged rows, and is read by anything but views."""
     if product.target is not aten.mm.default:
-        return None
+        return False
     rows = product.args[0]
     while rows.target in _COPIES:
         rows = rows.args[0]
     if rows.target not in _VIEWS or rows.args[0].meta["val"].dim() <= rows.meta["val"].dim():
-        return None
-    if all(user.target in _VIEWS for user in product.users):
-        return None
+        return False
+    return not all(user.target in _VIEWS for user in product.users)
+
+
+def _rows_apart(graph: Any, product: Any) -> Any:
+    """A product of merged rows as `bmm` of one matrix each."""
     matrices = [_made(graph, aten.unsqueeze.default, (operand, 0), product) for operand in product.args]
     return _made(graph, aten.squeeze.dims, (_made(graph, aten.bmm.default, tuple(matrices), product), [0]), product)
 

@@ -7,13 +7,14 @@ while the captured program is decomposed, on tensors without values; it gives ``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from modellint.destinations.capture.known_values import KnownValues
 from modellint.destinations.coreai.antialiased_resizing import FILTERS, resized
 from modellint.destinations.coreai.constants import ConstantsByOperators
 from modellint.destinations.decompositions.table import BIT_EQUAL, Decomposition, Function, decompositions
@@ -31,6 +32,8 @@ class Replacement(NamedTuple):
 
     function: Function
     exactness: str
+    is_spared: Callable[[Any, KnownValues], bool] | None = None
+    """Whether what is known of a node's operands shows that it is converted right as it is."""
 
 
 def composites() -> Mapping[Any, Replacement]:

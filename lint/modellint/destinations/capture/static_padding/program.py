@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from modellint.destinations.capture import asserted_values
+from modellint.destinations.capture.decomposition_overhead import decomposed
 from modellint.destinations.capture.static_padding.padding import Padding
 from modellint.destinations.capture.static_padding.rewrites import REWRITES
 from modellint.destinations.capture.static_padding.row_operators import check
@@ -39,7 +40,7 @@ def _is_selection(node: Any) -> bool:
 
 def _padded(program: Any) -> Any:
     # Without decompositions: what is written in place is not, any more.
-    functional = program.run_decompositions({})
+    functional = decomposed(program, {})
     asserted_values.remove(functional)
     padding = Padding(functional)
     for node in list(functional.graph.nodes):

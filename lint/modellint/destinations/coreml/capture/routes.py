@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture import decomposition_overhead
 from modellint.destinations.capture.torch_export import (
     FILE,
     Origin,
@@ -265,7 +266,7 @@ def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
 
 def decomposed(program: Any, core: bool) -> Exported:
     """The program as coremltools wants it, with core ATen decompositions or with none."""
-    return Exported(program.run_decompositions() if core else program.run_decompositions({}))
+    return Exported(decomposition_overhead.decomposed(program, None if core else {}))
 
 
 def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:

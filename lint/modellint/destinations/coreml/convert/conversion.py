@@ -111,7 +111,8 @@ def captures(
                 ready = stack.enter_context(prepared(model, inputs, lambda name: name.lower() in known))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-        same = shared if ready.is_idle and ready.is_plain else None
+        is_same = ready.is_idle and ready.is_plain and not (route == "trace" and ready.has_fast_path)
+        same = shared if is_same else None
         sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes, same, True)
     yield sequence
 
