@@ -101,6 +101,16 @@ USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "rows by truths": (lambda x: x[:, [True, False]], MAP),
     "elements by truths": (lambda x: x.flatten()[x.flatten() > 0], MAP),
     "rows by numbers": (lambda x: x[:, [1, 0]], MAP),
+    "a small number": (lambda x: 1 / torch.where(x > 0, x, 1e-5), MAP),
+    "a small number assigned": (lambda x: x.masked_fill(x > 0, 1e-7).abs().amin().log(), MAP),
+    "a number of float16": (lambda x: torch.where(x > 0, 0.5, x), MAP),
+    "a large number": (lambda x: x.masked_fill(x > 0, -1e9), MAP),
+    "zero": (lambda x: x.masked_fill(x > 0, 0.0), MAP),
+    "a rounded number": (lambda x: torch.where(x > 0, 0.1, x), MAP),
+    "a rounded step": (lambda x: torch.arange(0.0, 1.2, 0.1) + x, MAP),
+    "a step of float16": (lambda x: torch.arange(0.0, 6.0, 0.5) + x, MAP),
+    "numbers in line": (lambda x: torch.linspace(0.0, 1.1, 12) + x, MAP),
+    "a map of a number": (lambda x: torch.full_like(x, 0.1), MAP),
 }
 
 

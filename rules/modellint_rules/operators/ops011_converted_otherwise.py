@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ class ConvertedOtherwise(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
     wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
-    with a floating-point number, casts, an index of truth values. Where none is known, it compares what the interpreter gives on the
-    example with PyTorch's outputs, and names the first operator that departs. In source it finds what literals show: averages,
-    indices, and factors of a map.
+    with a floating-point number, casts, an index of truth values, numbers that float16 does not hold. Where none is known, it
+    compares what the interpreter gives on the example with PyTorch's outputs, and names the first operator that departs. In source it
+    finds what literals show: averages, indices, factors of a map, and the smallest numbers.
 
     ## Why
     The conversion succeeds, and the package computes something else. Each is shown with a program, and with what the interpreter
@@ -62,7 +63,8 @@ class ConvertedOtherwise(Rule):
     whole, infinity, or integers above 2**31, is found if the example has them, and if it is large; `modellint verify` looks on
     more inputs. As many rows as a mask has true values are a size that few operators behind them take: an export tells whether it
     converts. A comparison of integers with a floating-point number is a warning, as it goes wrong above 2048 alone, and so is an
-    assignment by a mask, as the process ends where that has no true value.
+    assignment by a mask, as the process ends where that has no true value, and a number that is rounded to float16, which is off by
+    one part in 2000 at most.
 
     ## References
     - <https://github.com/apple/coreai-torch>
@@ -74,7 +76,20 @@ class ConvertedOtherwise(Rule):
     only_for = ("coreai",)
     silent = ("export",)
     live_needs = "run"
-    needs = ("forward", frozenset({"count_include_pad", "return_indices", "scale_factor"}))
+    needs = (
+        "forward",
+        frozenset(
+            {
+                "count_include_pad",
+                "return_indices",
+                "scale_factor",
+                "~where",
+                "~masked_fill",
+                ".~masked_fill",
+                ".~masked_fill_",
+            }
+        ),
+    )
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
@@ -94,19 +109,20 @@ class ConvertedOtherwise(Rule):
             return
         read = _Readers(run.operators, run.output)
         for operator in run.operators:
-            what = _wrong(operator, read)
+            what = _wrong(operator, read) or _of_small_number(operator)
+            rounded = "" if what else _of_rounded_number(operator)
             # A factor OPS007 tells of.
             is_known |= bool(what) or (operator.name in _SCALED and operator.keywords.get("alpha", 1) != 1)
-            if what:
+            if what or rounded:
                 yield subject.finding(
                     self,
-                    f"`{operator.name.rpartition('::')[2]}`: {what}",
+                    f"`{operator.name.rpartition('::')[2]}`: {what or rounded}",
                     at=operator.place,
                     modules=[operator.module],
                     operator=operator.name,
                     advice=_ADVICE,
                     # Integers up to 2048 are compared right, and a mask that chooses something is.
-                    severity=Severity.WARNING if operator.name in _COMPARISONS | _PUTS else self.severity,
+                    severity=Severity.WARNING if rounded or operator.name in _COMPARISONS | _PUTS else self.severity,
                 )
         verdict = None if is_known else subject.verdict
         if verdict is not None and verdict.is_far:
@@ -137,6 +153,17 @@ _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
 _SCALED = {f"aten::{name}" for name in ("add", "add_", "sub", "sub_", "rsub")}
 _PUTS = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
+_NUMBERS = {
+    "aten::scalar_tensor": (0,),
+    "aten::masked_fill": (2,),
+    "aten::masked_fill_": (2,),
+    "aten::threshold": (2,),
+    "aten::index_fill": (3,),
+    "aten::index_fill_": (3,),
+    "aten::arange": (0, 2),
+}
+"""By operator which arguments are numbers that are made in float16."""
+_LARGEST_HALF, _LEAST_HALF = 65504.0, 2.0**-14
 _POOLS = re.compile(r"aten::(?:avg_pool([123])d|max_pool([23])d_with_indices)\Z")
 _NEAREST = re.compile(r"aten::upsample_nearest[123]d\Z")
 
@@ -195,6 +222,31 @@ def _wrong(operator: Operator, read: _Readers) -> str:
     if name == "aten::sum" and output.shape and 0 in x.shape and 0 not in output.shape:
         return "a sum over nothing is what lies in memory"
     return ""
+
+
+def _of_small_number(operator: Operator) -> str:
+    small = [each for each in _numbers(operator) if abs(each) < _LEAST_HALF]
+    return f"{small[0]:g} is made in float16, and little or nothing is left of it" if small else ""
+
+
+def _of_rounded_number(operator: Operator) -> str:
+    for each in _numbers(operator):
+        (half,) = struct.unpack("<e", struct.pack("<e", each))
+        if half != each:
+            return f"{each:g} is rounded to float16, {half:.6g}"
+    return ""
+
+
+def _numbers(operator: Operator) -> list[float]:
+    """Numbers that are made in float16 and then taken for float32, but for zero and what float16 does not reach."""
+    if operator.name not in _NUMBERS or not operator.outputs or operator.outputs[0].dtype != "float32":
+        return []
+    given = operator.arguments
+    # With one argument that is the end.
+    places = [
+        at for at in _NUMBERS[operator.name] if at < len(given) and (operator.name != "aten::arange" or len(given) > 1)
+    ]
+    return [each for at in places if isinstance(each := given[at], float) and 0 < abs(each) <= _LARGEST_HALF]
 
 
 def _with_floats(name: str, x: Any, y: Any) -> str:

@@ -6,6 +6,8 @@ as they are. What coreai-torch 0.4.3 gets wrong is listed in `docs/coreai.md`.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
@@ -19,6 +21,8 @@ from modellint.destinations.decompositions.attention import scaled_dot_product_a
 from modellint.destinations.decompositions.table import BIT_EQUAL, Function
 
 aten = torch.ops.aten
+_LARGEST_HALF, _LEAST_HALF = 65504.0, 2.0**-14
+"""The largest number of float16, and the smallest that is not subnormal."""
 
 
 def mends(captured: Collection[Any]) -> Mapping[Any, Replacement]:
@@ -289,6 +293,43 @@ def _nearest(x: Tensor, output_size: Sequence[int] | None, *scales: Any) -> Any:
     return x
 
 
+def _scalar_tensor(
+    value: Any, *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> Any:
+    """A number as a tensor, which the converter makes in float16 where that holds it, and casts: 1e-5 becomes 6e-8."""
+    if not isinstance(value, float) or is_kept_by_float16(value):
+        return NotImplemented
+    return torch.full((), value, dtype=dtype)
+
+
+def is_kept_by_float16(value: float) -> bool:
+    """Whether the converter gives a number of float32 as it is: in float16 without rounding, or beyond it."""
+    if not math.isfinite(value) or value == 0:
+        return True
+    (half,) = struct.unpack("<e", struct.pack("<e", value)) if abs(value) <= _LARGEST_HALF else (value,)
+    return bool(half == value and abs(value) >= _LEAST_HALF)
+
+
+def _arange(
+    start: Any,
+    end: Any,
+    step: Any = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Any:
+    """Numbers at a distance, which the converter rounds to float16, as it does where they begin: by whole numbers."""
+    if not any(isinstance(each, float) and not is_kept_by_float16(each) for each in (start, step)):
+        return NotImplemented
+    if dtype is not None and not dtype.is_floating_point:
+        return NotImplemented
+    count = len(torch.arange(start, end, step, device="meta"))
+    places = torch.arange(count, dtype=torch.float32)
+    return (places * step + start).to(dtype or torch.float32)
+
+
 def _expm1(x: Tensor) -> Any:
     """`expm1`, which the interpreter computes as `exp(x) - 1`: nothing is left of small numbers."""
     return torch.tanh(x * 0.5) * (torch.exp(x) + 1.0) if x.dtype.is_floating_point else NotImplemented
@@ -328,6 +369,8 @@ _MENDS: dict[Any, Replacement] = {
     aten.cat.default: Replacement(_cat, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),
+    aten.scalar_tensor.default: Replacement(_scalar_tensor, BIT_EQUAL),
+    aten.arange.start_step: Replacement(_arange, ROUNDS),
     **{
         getattr(getattr(aten, f"upsample_nearest{rank}d"), overload): Replacement(_nearest, BIT_EQUAL)
         for rank in (1, 2, 3)

@@ -150,6 +150,11 @@ def is_uneven(factor: object) -> bool:
     return isinstance(factor, float) and factor > 0 and factor != 0.5 and not factor.is_integer()
 
 
+def is_below_float16(number: object) -> bool:
+    """Whether a number is nearer to 0 than float16's normal ones."""
+    return isinstance(number, float) and 0 < abs(number) < 2.0**-14
+
+
 def is_type(name: object) -> bool:
     """Whether a name is that of a dtype."""
     return (
@@ -199,6 +204,7 @@ _CONDITIONS: dict[str, Callable[[object], bool]] = {
         is_before_last,
         is_whole_factor,
         is_uneven,
+        is_below_float16,
         is_type,
         has_negative,
         has_negative_part,
