@@ -85,14 +85,25 @@ def power_of_two(x: Operand, exponent: Operand) -> Any:
 
 
 @builds("floor_divide", ".scalar")
-def floor_divide_by_one(x: Tensor, y: Operand) -> Any:
-    """Floats rounded down to whole numbers: coremltools leaves a quotient by one out, rounded or not (#2761)."""
+def floor_divide(x: Operand, y: Operand) -> Any:
+    """Quotient rounded down: of integers an integer, and of floats by one, which coremltools leaves out, rounded or not (#2761).
+
+    coremltools makes a float of every quotient, which is no index, and which float16 rounds above 2048.
+    """
+    if whole := _as_integers(x, y):
+        return mb.floor_div(x=whole[0], y=whole[1])
     return _rounded_down(x) if _divides_by_one(x, y) else NotImplemented
 
 
 @builds("div", ".tensor_mode", ".scalar_mode")
-def div_by_one(x: Tensor, y: Operand, rounding_mode: str | None = None) -> Any:
-    """Quotient by one that is rounded down, as ``floor_divide``."""
+def div_rounded(x: Operand, y: Operand, rounding_mode: str | None = None) -> Any:
+    """Quotient that is rounded, as ``floor_divide``; towards zero of integers alone."""
+    whole = _as_integers(x, y) if rounding_mode else None
+    if whole and rounding_mode == "trunc":
+        sizes, signs = ([make(x=each) for each in whole] for make in (mb.abs, mb.sign))
+        return mb.mul(x=mb.floor_div(x=sizes[0], y=sizes[1]), y=mb.mul(x=signs[0], y=signs[1]))
+    if whole and rounding_mode == "floor":
+        return mb.floor_div(x=whole[0], y=whole[1])
     return _rounded_down(x) if rounding_mode == "floor" and _divides_by_one(x, y) else NotImplemented
 
 
@@ -100,6 +111,15 @@ def div_by_one(x: Tensor, y: Operand, rounding_mode: str | None = None) -> Any:
 def remainder_by_one(x: Tensor, y: Operand) -> Any:
     """Fraction of floats; of what coremltools takes from them it leaves the rounding out, so that nothing is left (#2836)."""
     return mb.sub(x=x, y=mb.floor(x=x)) if _divides_by_one(x, y) else NotImplemented
+
+
+def _as_integers(*operands: Any) -> tuple[Any, ...] | None:
+    """Whole numbers in one type; None where one is no whole number."""
+    if not all(is_integral(each) if isinstance(each, operator_tables.Var) else type(each) is int for each in operands):
+        return None
+    return tuple(
+        cast_to(each, torch.int32) if isinstance(each, operator_tables.Var) else np.int32(each) for each in operands
+    )
 
 
 def _rounded_down(x: Any) -> Any:
