@@ -63,3 +63,22 @@ def test_what_is_summed_is_the_same_but_for_rounding(function) -> None:
         found = function(x)
     assert found.dtype is expected.dtype
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_product_is_added_in_order(batch: tuple[int, ...]) -> None:
+    x, y = torch.rand(*batch, 3, 1000), torch.rand(*batch, 1000, 5)
+    total = torch.zeros(*batch, 3, 5)
+    for at in range(1000):
+        total = total + x[..., at, None] * y[..., at, None, :]
+    with InOrder():  # type: ignore[no-untyped-call]
+        assert torch.equal(x @ y, total)
+    assert not torch.equal(x @ y, total)
+
+
+def test_a_layer_of_many_inputs_rounds_as_its_terms_are_added() -> None:
+    layer, x = torch.nn.Linear(4096, 8), torch.rand(1, 4096)
+    with torch.no_grad(), InOrder():  # type: ignore[no-untyped-call]
+        ordered = layer(x)
+    exact = torch.nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double())
+    assert torch.allclose(ordered.double(), exact, atol=1e-4)

@@ -156,13 +156,16 @@ class Reference:
         Every other ``seed`` changes the inputs too.
         """
         if seed % 2:
-            change = Stochastic(seed, size).changed
-            row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
-            inputs = Row(tuple(_with(step_inputs, change) for step_inputs in row))
+            inputs = _rounded(inputs, count, seed, size)
         return self._under(Stochastic(seed, size, self._kept()), inputs, count)
 
-    def with_sums_in_order(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
-        """The last of several runs in a row, in which sums are made element after element; None where that is not possible."""
+    def with_sums_in_order(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
+        """The last of several runs in a row, in which sums are made element after element; None where that is not possible.
+
+        A ``seed`` but 0 changes the inputs by a rounding.
+        """
+        if seed:
+            inputs = _rounded(inputs, count, seed, 1.0)
         return self._under(InOrder(), inputs, count)  # type: ignore[no-untyped-call]
 
     def undefined(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
@@ -297,6 +300,13 @@ def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:
 
     args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), nudge)
     return inputs._replace(args=args, kwargs=kwargs)
+
+
+def _rounded(inputs: Inputs | Row, count: int, seed: int, size: float) -> Row:
+    """Inputs of several runs in a row, changed by so many unit roundoffs."""
+    change = Stochastic(seed, size).changed
+    row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
+    return Row(tuple(_with(step_inputs, change) for step_inputs in row))
 
 
 def _with(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
