@@ -1,7 +1,7 @@
 """What verdicts and exports cost beside plain conversion, in CPU seconds.
 
     python benchmarks/plain_cost.py costs.jsonl [--destination coreai] [--count 24] [--seed 2911] [--only PART...]
-    python benchmarks/plain_cost.py costs.jsonl --report
+    python benchmarks/plain_cost.py costs.jsonl --report [--table]
 
 Architectures of `zoo.py` are drawn by a seed. All is measured in one process on one thread, and in the process of the converter where
 there is one, after a first small model: what is imported and started for it does not count. What is measured already is not
@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=2911, help="of the draw (default: 2911)")
     parser.add_argument("--only", nargs="*", default=[], help="parts of names, in place of a draw")
     parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--table", action="store_true", help="print the rows as a table in Markdown")
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -55,7 +56,22 @@ def main() -> int:
             if name not in ledger.rows:
                 print(name, file=sys.stderr)
                 ledger.finish({"name": name, **_apart(name, options.destination)})
-    return report(ledger)
+    return table(ledger) if options.table else report(ledger)
+
+
+def table(ledger: Ledger) -> int:
+    """Print the rows in Markdown: seconds of the plain way, and how many times as long a check and an export take."""
+    has_check = any("check" in row for row in ledger.rows.values())
+    print(f"| model | plain conversion |{' check |' if has_check else ''} export | it says |")
+    print(f"|---|---|{'---|' if has_check else ''}---|---|")
+    for name, row in sorted(ledger.rows.items()):
+        if "lost" in row or row["plain"]["said"] not in ("runs", "converts"):
+            continue
+        plain, export = row["plain"], row["export"]
+        check = f" {row['check']['cpu'] / plain['cpu']:.2f} × |" if "check" in row else ""
+        ratio = export["cpu"] / (plain["cpu"] - plain["runs"] + export["runs"])
+        print(f"| {name} | {plain['cpu']:.1f} s |{check} {ratio:.2f} × | {export['said']} |")
+    return 0
 
 
 def _apart(name: str, destination: str) -> dict[str, Any]:
