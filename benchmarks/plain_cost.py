@@ -61,16 +61,18 @@ def main() -> int:
 
 def table(ledger: Ledger) -> int:
     """Print the rows in Markdown: seconds of the plain way, and how many times as long a check and an export take."""
-    has_check = any("check" in row for row in ledger.rows.values())
+    rows = {name: row for name, row in sorted(ledger.rows.items()) if "lost" not in row}
+    has_check = any("check" in row for row in rows.values())
     print(f"| model | plain conversion |{' check |' if has_check else ''} export | it says |")
     print(f"|---|---|{'---|' if has_check else ''}---|---|")
-    for name, row in sorted(ledger.rows.items()):
-        if "lost" in row or row["plain"]["said"] not in ("runs", "converts"):
-            continue
+    for name, row in rows.items():
         plain, export = row["plain"], row["export"]
-        check = f" {row['check']['cpu'] / plain['cpu']:.2f} × |" if "check" in row else ""
-        ratio = export["cpu"] / (plain["cpu"] - plain["runs"] + export["runs"])
-        print(f"| {name} | {plain['cpu']:.1f} s |{check} {ratio:.2f} × | {export['said']} |")
+        if plain["said"] in ("runs", "converts"):
+            cells = [f"{plain['cpu']:.1f} s", *([f"{row['check']['cpu'] / plain['cpu']:.2f} ×"] if has_check else [])]
+            cells.append(f"{export['cpu'] / (plain['cpu'] - plain['runs'] + export['runs']):.2f} ×")
+        else:
+            cells = ["does not convert", *(["–"] if has_check else []), f"{export['cpu']:.1f} s"]
+        print(f"| {' | '.join([name, *cells, export['said']])} |")
     return 0
 
 
