@@ -114,7 +114,9 @@ def remainder_by_one(x: Tensor, y: Operand) -> Any:
 
 
 def _as_integers(*operands: Any) -> tuple[Any, ...] | None:
-    """Whole numbers in one type; None where one is no whole number."""
+    """Whole numbers in one type; None where one is no whole number, or all are known, as sizes are: coremltools folds those."""
+    if all(not isinstance(each, operator_tables.Var) or each.val is not None for each in operands):
+        return None
     if not all(is_integral(each) if isinstance(each, operator_tables.Var) else type(each) is int for each in operands):
         return None
     return tuple(
