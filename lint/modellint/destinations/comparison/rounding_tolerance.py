@@ -178,9 +178,9 @@ class Yardstick:
             capped = torch.minimum(bias, SYSTEMATIC * right.abs()).where(known, 0.0)
             own = torch.maximum(capped, _median(capped, right, known))
         still = off & ~self._within(distance, own, right)
-        for count in _LEVELS[:1] if self._in_order else ():
+        if self._in_order and bool(still.any()):
             # One element may be spared by luck in a run.
-            for spread, known in self._spreads_of_order(at, right, count) if bool(still.any()) else ():
+            for spread, known in self._spreads_of_order(at, right, _LEVELS[0]):
                 own = torch.maximum(own, torch.maximum(spread, _median(spread, right, known)))
             still = off & ~self._within(distance, own, right)
         for count in _LEVELS:

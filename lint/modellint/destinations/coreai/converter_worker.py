@@ -365,11 +365,11 @@ class _Supply:
 
         self._known = self._known or KnownValues(self._captured)
         for node in self._captured.graph.find_nodes(op="call_function", target=operator):
-            if each.is_spared is not None and each.is_spared(node, self._known):
-                continue
             args, kwargs = map_arg((node.args, node.kwargs), lambda given: given.meta["val"])
             mode = getattr(node.meta["val"], "fake_mode", None) or contextlib.nullcontext()
             try:
+                if each.is_spared is not None and each.is_spared(node, self._known):
+                    continue
                 with mode, torch.no_grad():
                     if each.function(*args, **kwargs) is not NotImplemented:
                         return True

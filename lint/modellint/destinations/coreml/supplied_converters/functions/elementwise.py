@@ -117,7 +117,10 @@ def _as_integers(*operands: Any) -> tuple[Any, ...] | None:
     """Whole numbers in one type; None where one is no whole number, or all are known, as sizes are: coremltools folds those."""
     if all(not isinstance(each, operator_tables.Var) or each.val is not None for each in operands):
         return None
-    if not all(is_integral(each) if isinstance(each, operator_tables.Var) else type(each) is int for each in operands):
+    if not all(
+        is_integral(each) if isinstance(each, operator_tables.Var) else type(each) is int and abs(each) < 2**31
+        for each in operands
+    ):
         return None
     return tuple(
         cast_to(each, torch.int32) if isinstance(each, operator_tables.Var) else np.int32(each) for each in operands
