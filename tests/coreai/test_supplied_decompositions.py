@@ -18,6 +18,11 @@ pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip i
 MISSING = """
 isnan | 3x4 | torch.isnan(x / x.relu())
 remainder | 3x4 | torch.remainder(x, 0.7)
+left_shift | 8i | (x - 1) << 4
+right_shift | 8i | (x * 100003 - 100000) >> 3
+right_shift_by_the_most | 8i | (x - 1).to(torch.int32) >> 31
+shift_by_a_tensor | 8i 8i | torch.stack([torch.bitwise_left_shift(x - 1, y), torch.bitwise_right_shift(x - 9, y)])
+shift_of_a_number | 8i | 5 << x
 remainder_of_integers | 8i | torch.remainder(x - 3, 4)
 elu | 3x4 | F.elu(x)
 selu | 3x4 | F.selu(x)

@@ -30,7 +30,7 @@ from modellint.results.conversion_verdict import Supply
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from modellint.destinations.coreai.converter_worker import main; main()"
+    "from modellint.destinations.coreai.worker.service import main; main()"
 )
 _LIBRARIES = ("torchvision", "torchaudio", "transformers.integrations.moe")
 """What registers operators of its own, in a namespace that is named as the package."""

@@ -391,6 +391,27 @@ def _convolution(
     return torch.conv3d(torch.nn.functional.pad(x, ends), turned, bias, 1, 0, list(dilation), groups)
 
 
+def _shifted(is_left: bool, x: Tensor | int, places: Tensor | int) -> Any:
+    """A shift as the product with a power of two, or the quotient by one, of 32 bits or more."""
+    x = x if isinstance(x, Tensor) else torch.full((), x, dtype=torch.int64)
+    if x.dtype not in (torch.int32, torch.int64) or (isinstance(places, int) and not 0 <= places < 32):
+        return NotImplemented
+    if not isinstance(places, Tensor):
+        # 2 ** 31 is no number of 32 bits: the last place is gone in a second step.
+        powers: Any = 1 << min(places, 30)
+        last: Any = 1 + int(places > 30)
+        return x * powers * last if is_left else (x // powers) // last
+    with ConstantsByOperators():
+        table = torch.tensor([1 << place for place in range(31)], dtype=x.dtype)
+    # By a negative number, or by all places and more, PyTorch leaves 0, or the sign.
+    is_some = (places >= 0) & (places < 32)
+    powers = table[places.clamp(0, 30).to(torch.int64)]
+    last = 1 + ((places > 30) | (places < 0)).to(x.dtype)
+    if is_left:
+        return x * powers * last * is_some.to(x.dtype)
+    return torch.where(is_some, (x // powers) // last, -(x < 0).to(x.dtype))
+
+
 _FLOAT_FUNCTIONS = [
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "exp2", "expm1"),
     *("log", "log10", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
@@ -425,6 +446,17 @@ _SUPPLIED: dict[Any, Replacement] = {
     **{
         operator: Replacement(partial(_squeezed, operator), BIT_EQUAL)
         for operator in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+    },
+    **{
+        getattr(getattr(aten, name), overload): Replacement(
+            partial(_shifted, "left" in name or "lshift" in name), BIT_EQUAL
+        )
+        for names, overloads in (
+            (("bitwise_left_shift", "bitwise_right_shift"), ("Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+            (("__lshift__", "__rshift__"), ("Tensor", "Scalar")),
+        )
+        for name in names
+        for overload in overloads
     },
     aten.argsort.default: Replacement(_argsort, TIES),
     aten.argsort.stable: Replacement(_argsort_stable, TIES),
