@@ -138,7 +138,17 @@ def counted(x: Tensor, mask: Tensor) -> Tensor:
     return torch.stack([(rows > 0).all(0), (rows > 1).any(0)])
 
 
+def grouped(x: Tensor, mask: Tensor) -> Tensor:
+    order = torch.sort(mask.long(), stable=True)[1]
+    parts = x[order].split(torch.stack([(~mask).sum(), mask.sum()]).tolist())
+    both = torch.cat([LINEAR(parts[0]), parts[1] * 2])
+    gates, values = both.chunk(2, dim=-1)
+    again = (torch.relu(gates) * values).split(torch.stack([(~mask).sum(), mask.sum()]).tolist(), 0)
+    return torch.zeros(ROWS, WIDTH // 2).index_add(0, order, torch.cat([again[0] + 1, again[1]]))
+
+
 USES = [
+    grouped,
     *(put_back, scattered, scattered_by_elements, in_columns, heads, pooled, least_and_most, mean_with_one, attended),
     *(of_queries, expert, at_places, in_a_grid, twice_chosen, looked_up, convolved, counted, squares),
 ]

@@ -73,6 +73,10 @@ class TensorIndexAssign(Rule):
     where the model goes on in any way, be it with another tensor. An assignment behind an ellipsis by a number or a slice, as in
     `y[..., 1:3] = v`, is MUT001's: it converts from `torch.export`, and from a trace goes to other dimensions, or is refused.
 
+    For Core AI an assignment is right where what is assigned has the shape of the places. One number behind a slice,
+    `y[:, i] = 0.0`, ends the process of Apple's interpreter, and a row for several places is put elsewhere (coreai-torch 0.4.3):
+    the first is told of in source, both are OPS011's in a run, and `modellint export` mends both.
+
     ## Bad
     ```python
     import torch
@@ -146,10 +150,12 @@ class TensorIndexAssign(Rule):
         for place, write, _ in item_writes(code, _is_dropped):
             if _is_never_read(write, place):
                 continue
+            if code.destination.name != "coreml" and not _is_number_behind_a_slice(write):
+                continue
             yield code.finding(
                 self,
                 write.statement,
-                consequence(write, place, "a tensor of indices"),
+                consequence(write, place, "a tensor of indices") if code.destination.name == "coreml" else _ENDS,
                 severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
@@ -159,6 +165,9 @@ class TensorIndexAssign(Rule):
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
         run = subject.run
+        if subject.destination.name != "coreml":
+            # OPS011 knows the shapes.
+            return
         for item in () if run is None or subject.destination.frontend == "export" else subject.item_assignments:
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
@@ -171,6 +180,17 @@ class TensorIndexAssign(Rule):
 
 
 _ONE_SHAPE = "Index by tensors alone, and give them one shape: `i, j = torch.broadcast_tensors(i, j)`"
+
+
+_ENDS = "A number that is assigned by a tensor of indices behind a slice ends the process of Core AI's interpreter"
+
+
+def _is_number_behind_a_slice(write: Write) -> bool:
+    """Whether one number is assigned, and a slice or an ellipsis stands before the first tensor: coreai-torch 0.4.3."""
+    tensors = [at for at, value in enumerate(write.index) if value is not None and _is_indices(value)]
+    before = write.index[: tensors[0]] if tensors else ()
+    is_number = isinstance(write.value, Const) and isinstance(write.value.value, (int, float))
+    return is_number and any(value is None or is_ellipsis(value) for value in before)
 
 
 def _is_dropped(write: Write, place: ast.Subscript) -> bool:

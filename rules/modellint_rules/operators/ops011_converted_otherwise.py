@@ -19,7 +19,8 @@ class ConvertedOtherwise(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those that were measured to come out
     wrong: the nearest elements of a map that shrinks, averages that do not count their padding, the indices of a maximum, integers
-    with a floating-point number, casts, an index of truth values, numbers that float16 does not hold. Where none is known, it
+    with a floating-point number, casts, an index of truth values, numbers that float16 does not hold, a
+    value that is broadcast to the places it is assigned to. Where none is known, it
     compares what the interpreter gives on the example with PyTorch's outputs, and names the first operator that departs. In source it
     finds what literals show: averages, indices, factors of a map, and the smallest numbers.
 
@@ -109,7 +110,9 @@ class ConvertedOtherwise(Rule):
             return
         read = _Readers(run.operators, run.output)
         for operator in run.operators:
-            what = _wrong(operator, read) or _of_small_number(operator)
+            is_put = operator.name in _PUTS
+            spread = _spread(operator) if is_put else ""
+            what = spread or _wrong(operator, read) or _of_small_number(operator)
             rounded = "" if what else _of_rounded_number(operator)
             # A factor OPS007 tells of.
             is_known |= bool(what) or (operator.name in _SCALED and operator.keywords.get("alpha", 1) != 1)
@@ -122,7 +125,9 @@ class ConvertedOtherwise(Rule):
                     operator=operator.name,
                     advice=_ADVICE,
                     # Integers up to 2048 are compared right, and a mask that chooses something is.
-                    severity=Severity.WARNING if rounded or operator.name in _COMPARISONS | _PUTS else self.severity,
+                    severity=Severity.WARNING
+                    if rounded or operator.name in _COMPARISONS or (is_put and not spread)
+                    else self.severity,
                 )
         verdict = None if is_known else subject.verdict
         if verdict is not None and verdict.is_far:
@@ -222,6 +227,31 @@ def _wrong(operator: Operator, read: _Readers) -> str:
     if name == "aten::sum" and output.shape and 0 in x.shape and 0 not in output.shape:
         return "a sum over nothing is what lies in memory"
     return ""
+
+
+def _spread(operator: Operator) -> str:
+    """An assignment to places whose value is broadcast to them."""
+    if len(operator.arguments) < 3 or not hasattr(operator.arguments[2], "shape"):
+        return ""
+    x, indices, value = operator.arguments[:3]
+    named = [at for at, index in enumerate(indices) if index is not None]
+    tensors = [indices[at] for at in named]
+    if not named or any(index.dtype == "bool" for index in tensors):
+        return ""
+    shape = [size for at, size in enumerate(x.shape) if at not in named]
+    # Indices beside each other stay where the first of them is.
+    first = named[0] if named == list(range(named[0], named[-1] + 1)) else 0
+    shape[first:first] = _together([index.shape for index in tensors])
+    if tuple(value.shape) == tuple(shape) or (not value.shape and named[0] == 0):
+        return ""
+    return "what is assigned to several places is put elsewhere, or ends the interpreter's process, as it is broadcast to them"
+
+
+def _together(shapes: list[tuple[int, ...]]) -> list[int]:
+    """The shape to which shapes are broadcast."""
+    rank = max(map(len, shapes))
+    sizes = zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True)
+    return [next((size for size in along if size != 1), 1) for along in sizes]
 
 
 def _of_small_number(operator: Operator) -> str:

@@ -21,7 +21,15 @@ from modellint.destinations.capture.preparation import apart, prepared
 from modellint.destinations.capture.static_padding.program import padded
 from modellint.destinations.capture.static_padding.sizes import is_of_values
 from modellint.destinations.capture.torch_export import Origin
-from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
+from modellint.destinations.coreai.converter_process import (
+    ConverterProcess,
+    Died,
+    Failed,
+    Frame,
+    Hung,
+    Interface,
+    Refusal,
+)
 from modellint.live.analysis_cache import analysis
 from modellint.results.conversion_verdict import Blocker, Supply
 
@@ -153,7 +161,8 @@ def convert(
         following = None if as_export is None else as_export.names
         prepared = process.prepare(program, package, names, supplies, following)
     except Died as error:
-        return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
+        nodes = () if isinstance(error, Hung) else process.that_ends(package)
+        return Converted(package, None, blockers_at(places, nodes, "crash", f"the converter {error}"), False)
     except Failed as error:
         return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)
     blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
@@ -205,6 +214,12 @@ def captured(model: nn.Module, inputs: Inputs, as_example: bool = False) -> Capt
     program, changed = padded(program)
     of_values = (_OF_VALUES,) if constant_scalars.asks_for_values(program) else ()
     return Captured(program, (*ready.notes, *asked, *unread, *changed, *of_values), ready.outputs)
+
+
+def blockers_at(places: BlockerPlaces, nodes: Sequence[Frame], kind: str, message: str) -> tuple[Blocker, ...]:
+    """One reason why a model does not convert or run, at each of its nodes; of the model as a whole where none is known."""
+    found: Sequence[Frame | None] = nodes or (None,)
+    return tuple(grouped(_blocker(Refusal(kind, message, node), places) for node in found))
 
 
 def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:

@@ -26,6 +26,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_structure
 
 from modellint.destinations.capture import torch_export
+from modellint.destinations.coreai.intermediate_values import first_that
+from modellint.destinations.coreai.worker import captured_program
 from modellint.results.conversion_verdict import Supply
 
 _START = (
@@ -40,6 +42,10 @@ TO_CONVERT = 600.0
 """Seconds after which a conversion counts as one that hangs."""
 TO_RUN = 120.0
 """The same for a prediction."""
+_TO_PLACE = 240.0
+"""Seconds for the search of what ends the process."""
+_KEPT = 2
+"""How many saved programs are kept: of a model as it is, and as an export converts it."""
 
 
 class Died(Exception):
@@ -114,6 +120,8 @@ class _Ahead(NamedTuple):
     """Of its outputs."""
     package: str
     prepared: Prepared
+    saved: dict[str, Any]
+    """As what its parts may be asked for."""
 
 
 class ConverterProcess:
@@ -127,6 +135,8 @@ class ConverterProcess:
         self._opened: str | None = None
         self._count = 0
         self._ahead: _Ahead | None = None
+        self._saved: dict[str, dict[str, Any]] = {}
+        """The programs that were saved last, as parts of them are asked for, by the packages that they were to become."""
 
     def close(self) -> None:
         """End the process, and remove the folder."""
@@ -166,9 +176,9 @@ class ConverterProcess:
         self._ahead = None
         if known is not None:
             return known
-        file = self.path("program.pt2")
+        file = self.new_path("program.pt2")
         try:
-            _save(program, file)
+            captured_program.save(program, file)
         except Exception as error:
             # Tensors that a transform such as `vmap` left in the program have no memory of their own.
             raise Failed("the program cannot be saved", " ".join(str(error).split())) from error
@@ -176,6 +186,7 @@ class ConverterProcess:
         libraries = [name for name in _LIBRARIES if name in sys.modules and name.partition(".")[0] in spaces]
         supplied = "" if ahead is None else self.new_path(f"supplied{Path(package).suffix}")
         request = {"program": file, "names": list(names), "libraries": libraries, "supplies": supplies}
+        self._keep(package, {"program": file, "libraries": libraries, "supplies": supplies})
         try:
             answer = self._ask(
                 TO_CONVERT, do="prepare", package=package, ahead=supplied, ahead_names=[*(ahead or ())], **request
@@ -194,8 +205,16 @@ class ConverterProcess:
         if ahead is not None and answer["is_ahead"]:
             first = answer["ahead"]
             made = (supplied, _prepared(first)) if first else (package, prepared)
-            self._ahead = _Ahead(program, tuple(ahead), *made)
+            self._ahead = _Ahead(program, tuple(ahead), *made, {**self._saved[package], "supplies": True})
         return prepared
+
+    def _keep(self, package: str, saved: dict[str, Any]) -> None:
+        self._saved[package] = saved
+        for older in list(self._saved)[:-_KEPT]:
+            file = self._saved.pop(older)["program"]
+            if all(file != each["program"] for each in self._saved.values()):
+                for left in Path(file).parent.glob(f"{Path(file).name}*"):
+                    left.unlink(missing_ok=True)
 
     def _taken(self, program: Any, package: str, names: tuple[str, ...]) -> Prepared | None:
         """What came of the same program before it was asked for, its package where it is to be; None where there is none."""
@@ -209,6 +228,7 @@ class ConverterProcess:
                 self._ask(TO_RUN, do="copy", package=ahead.package, to=package)
             except (Died, Failed):
                 return None
+            self._keep(package, ahead.saved)
         return ahead.prepared
 
     def departure(self, package: str, inputs: Sequence[Tensor], nudged: Sequence[Tensor]) -> Departed | None:
@@ -235,6 +255,43 @@ class ConverterProcess:
         written = self.new_path("failing.aimodel")
         answer = self._ask(TO_CONVERT, do="that_fail", of=package, inputs=given, package=written)
         return tuple(map(_frame, answer["nodes"]))
+
+    def that_ends(self, package: str, inputs: Sequence[Tensor] | None = None) -> tuple[Frame, ...]:
+        """The first node of a program whose conversion ends the process, or its run on ``inputs``, and its like.
+
+        It was to become ``package``. None where that cannot be told within some minutes, as where fewer nodes never end it.
+        """
+        saved = self._saved.get(package)
+        if saved is None:
+            return ()
+        given = None
+        if inputs is not None:
+            given = self.new_path("ending.in")
+            torch.save(list(inputs), given)
+        self._opened = None
+        until = time.monotonic() + _TO_PLACE
+
+        def ends(first: int) -> bool:
+            if time.monotonic() > until:
+                raise Hung("took too long")
+            part = self.new_path(f"ending{Path(package).suffix}")
+            try:
+                self._ask(_TO_PLACE, do="part", first=first, inputs=given, package=part, **saved)
+            except Hung:
+                raise
+            except Died:
+                return True
+            except Failed:
+                return False
+            return False
+
+        try:
+            count = self._ask(_TO_PLACE, do="parts", last=None, **saved)["count"]
+            last = first_that(count, ends)
+            nodes = [] if last is None else self._ask(_TO_PLACE, do="parts", last=last, **saved)["nodes"]
+        except (Died, Failed):
+            return ()
+        return tuple(map(_frame, nodes))
 
     def describe(self, package: str, texts: Mapping[str, str]) -> None:
         """Write texts into a package. Raises ``Died`` and ``Failed``."""
@@ -362,20 +419,6 @@ def _of_others(program: Any, spaces: Set[str]) -> tuple[Refusal, ...]:
                 Refusal("missing", f"coreai-torch has no converter for {name}", Frame(node.name, name, frames, module))
             )
     return tuple(found)
-
-
-def _save(program: Any, file: str) -> None:
-    """Save a program, without the check that a canonical form of it could be made, which takes half the time."""
-    from torch._export.serde import serialize
-
-    check = getattr(serialize, "canonicalize", None)
-    if check is not None:
-        serialize.canonicalize = lambda *_: None  # type: ignore[assignment]
-    try:
-        torch.export.save(program, file)
-    finally:
-        if check is not None:
-            serialize.canonicalize = check
 
 
 def _flatten_outputs(program: Any) -> None:

@@ -63,9 +63,18 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
 
 
 def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    """`index_put` by truth values, without which the interpreter ends its process where none is true: a choice at every place."""
+    """`index_put` by truth values, without which the interpreter ends its process where none is true: a choice at every place.
+
+    It ends it too at values that are broadcast, but one number at places of the first axes: they are spread before.
+    """
     named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(named) != 1 or named[0][1].dtype is not torch.bool:
+    if all(index.dtype is not torch.bool for _, index in named):
+        shape = aten.index.Tensor(x, indices).shape
+        is_number = not values.dim() and indices[0] is not None
+        if is_number or values.shape == shape:
+            return NotImplemented
+        return aten.index_put.default(x, indices, values.expand(shape), accumulate)
+    if len(named) != 1:
         return NotImplemented
     ((dim, mask),) = named
     behind = x.dim() - dim - mask.dim()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.capture.blocker_places import grouped
-from modellint.destinations.capture.torch_export import Origin
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied, copied_inputs
 from modellint.destinations.comparison.tensor_difference import error_over_scale
+from modellint.destinations.coreai.conversion import blockers_at
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame, Hung
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.results.conversion_verdict import Blocker
@@ -64,23 +63,22 @@ def example_run(process: ConverterProcess, converted: Converted, model: nn.Modul
         return ExampleRun(())
     except RunError as error:
         assert converted.places is not None
-        place = converted.places.of_model()
         if isinstance(error.__cause__, Hung):
             return ExampleRun(())
-        if isinstance(error.__cause__, Died):
-            return ExampleRun((Blocker("run", None, f"it {error.__cause__}", place),))
-        message = _shortened(str(error.__cause__ or error))
-        nodes = _failing(process, converted.package, [leaf for leaf in leaves if isinstance(leaf, Tensor)])
-        if not nodes:
-            return ExampleRun((Blocker("run", None, message, place),))
-        at = ((node, converted.places.of(Origin(node.operator, node.frames, node.module))) for node in nodes)
-        return ExampleRun(tuple(grouped(Blocker("run", node.operator, message, *where) for node, where in at)))
+        stop = error.__cause__
+        message = f"it {stop}" if isinstance(stop, Died) else _shortened(str(stop or error))
+        return ExampleRun(
+            blockers_at(converted.places, that_stop(process, converted.package, stop, leaves), "run", message)
+        )
 
 
-def _failing(process: ConverterProcess, package: str, leaves: Sequence[Tensor]) -> tuple[Frame, ...]:
-    """The nodes that cannot be run, as far as that can be told."""
+def that_stop(
+    process: ConverterProcess, package: str, stop: BaseException | None, leaves: Sequence[Any]
+) -> tuple[Frame, ...]:
+    """The nodes that cannot be run on inputs, or at which the process ends, as ``stop`` says, as far as that can be told."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     try:
-        return process.that_fail(package, leaves)
+        return process.that_ends(package, tensors) if isinstance(stop, Died) else process.that_fail(package, tensors)
     except (Died, Failed):
         return ()
 

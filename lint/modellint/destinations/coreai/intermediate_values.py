@@ -16,6 +16,8 @@ ABOVE_NOISE = 10.0
 """By how much an error has to exceed that of rounding."""
 _AT_ONCE = 200
 """How many values a program gives at once."""
+_FIRST = 32
+"""With how many nodes the search for one that fails begins."""
 _LARGEST = 1 << 22
 """How many elements a value may have that is looked at."""
 
@@ -59,28 +61,51 @@ def first_failing(exported: Any, run: Callable[[Sequence[Any]], object]) -> Any:
 
     ``run`` converts the program with some nodes as its only outputs, or runs it too, and raises where that is refused.
     """
-    nodes = [
-        node for node in exported.graph.nodes if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor)
-    ]
+    nodes = computed(exported)
 
     def fails(end: int) -> bool:
-        before = set(nodes[:end])
-        # What another of them takes is computed for that one.
-        ends = [node for node in nodes[:end] if not before.intersection(node.users)]
         try:
-            run(ends)
+            run(ends_of(nodes[:end]))
         except Exception:
             return True
         return False
 
-    first, last = 0, len(nodes)
-    if not nodes or not fails(last):
+    end = first_that(len(nodes), fails)
+    return None if end is None else made(nodes[end - 1])
+
+
+def computed(exported: Any) -> list[Any]:
+    """The nodes of a program that compute a tensor that is used, in the order of the graph."""
+    return [
+        node
+        for node in exported.graph.nodes
+        if node.op == "call_function" and node.users and isinstance(node.meta.get("val"), Tensor)
+    ]
+
+
+def ends_of(nodes: Sequence[Any]) -> list[Any]:
+    """Of the first nodes of a program those that none of them takes: with those as outputs all are computed."""
+    before = set(nodes)
+    return [node for node in nodes if not before.intersection(node.users)]
+
+
+def made(node: Any) -> Any:
+    """The node that computes what a node gives: that which gives several, of which it is one."""
+    return node.args[0] if node.target is operator.getitem else node
+
+
+def first_that(count: int, fails: Callable[[int], bool]) -> int | None:
+    """The smallest number, up to ``count``, of first nodes with which a program fails, by bisection; None where it does with none."""
+    first, last = 0, min(count, _FIRST)
+    while last < count and not fails(last):
+        # From below: a failure may cost more than a success.
+        first, last = last, min(4 * last, count)
+    if not count or (last == count and not fails(last)):
         return None
     while last - first > 1:
         middle = (first + last) // 2
         first, last = (first, middle) if fails(middle) else (middle, last)
-    found = nodes[last - 1]
-    return found.args[0] if found.target is operator.getitem else found
+    return last
 
 
 def of_one_kind(exported: Any, node: Any) -> list[Any]:

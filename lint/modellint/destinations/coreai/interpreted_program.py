@@ -50,6 +50,8 @@ class CoreAIProgram:
         self._initial = {state: held[name].detach().clone() for state, name in own.items()}
         self.is_stateful = bool(own)
         self.states: Mapping[str, Tensor] = self._initial
+        self.stop: Died | Failed | None = None
+        """Why the first prediction that failed was not made."""
 
     @property
     def updated(self) -> frozenset[str]:
@@ -80,10 +82,12 @@ class CoreAIProgram:
         try:
             outputs, after = self._process.predict(self._package, feed, states)
         except Died as error:
+            self.stop = self.stop or error
             raise RunError(f"Core AI's interpreter {error}") from error
         except Failed as error:
             if str(error).startswith(_DOES_NOT_FIT):
                 raise Misfit(str(error).partition(": ")[2]) from None
+            self.stop = self.stop or error
             raise RunError(f"Core AI's interpreter raises {error}") from error
         self.states = {state: after[state] for state in self._initial}
         missing = [name for name in self.output_names if name not in outputs]

@@ -15,7 +15,8 @@ from modellint.destinations.comparison.comparison import Comparison, Undecided
 from modellint.destinations.comparison.reference_runs import copied_inputs, nudged
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
-from modellint.destinations.coreai.converter_process import Died, Failed
+from modellint.destinations.coreai.converter_process import Died, Failed, Hung
+from modellint.destinations.coreai.example_run import that_stop
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, FirstDifference, Verification
@@ -90,7 +91,10 @@ def compared(
     verdict, reason, alone = comparison.verdict(None)
     first = None
     if comparison.mismatch is not None:
-        first = _first_difference(comparison, comparison.mismatch, converter, converted)
+        if comparison.failure:
+            first = _first_stop(comparison, comparison.mismatch, converter, converted, program.stop)
+        else:
+            first = _first_difference(comparison, comparison.mismatch, converter, converted)
         reason = f"{comparison.failure}, on {comparison.mismatch.label}" if comparison.failure else _DIFFERS
     return _result(comparison, verdict, reason, alone, first)
 
@@ -99,7 +103,7 @@ def _first_difference(
     comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted
 ) -> FirstDifference | None:
     """The first operation that departs by itself, at its line: all values are outputs of one more program."""
-    if comparison.failure or mismatch.predictions > 1 or converted.places is None:
+    if mismatch.predictions > 1 or converted.places is None:
         return None
     inputs = mismatch.case.inputs
     leaves, around = (
@@ -122,6 +126,24 @@ def _first_difference(
     return FirstDifference(
         "operation", message, None, node.name, node.operator, place, module, off, shape, mismatch.label
     )
+
+
+def _first_stop(
+    comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted, stop: Died | Failed | None
+) -> FirstDifference | None:
+    """The first operation that cannot be run, or at which the process ends."""
+    if mismatch.predictions > 1 or converted.places is None or stop is None or isinstance(stop, Hung):
+        return None
+    leaves = comparison.leaves(mismatch.case.inputs, ROUTE)
+    nodes = that_stop(converter.process, converted.package, stop, leaves)
+    if not nodes:
+        return None
+    node = nodes[0]
+    place, modules = converted.places.of(Origin(node.operator, node.frames, node.module))
+    how = f"ends the interpreter: it {stop}" if isinstance(stop, Died) else "cannot be run"
+    message = f"`{node.name}`, made of {node.operator}, {how}"
+    module = modules[0] if modules else ""
+    return FirstDifference("run", message, None, node.name, node.operator, place, module, math.inf, (), mismatch.label)
 
 
 def _so_far(comparison: Comparison) -> tuple[str, str]:

@@ -49,7 +49,8 @@ class Padding:
 
     def axes(self, node: Any) -> set[int]:
         """The axes of what a node gave whose sizes are values."""
-        return sizes.axes(self._was.get(node))
+        was: Any = self._was.get(node)
+        return {axis for axis in sizes.axes(was) if self.fixed(was.shape[axis]) is None}
 
     def is_like(self, new: Any, node: Any) -> None:
         """Take down that a new node has the sizes which are values of another."""
@@ -70,8 +71,19 @@ class Padding:
         if isinstance(expression, sympy.Symbol):
             self._counts.setdefault(expression, count)
 
+    def fix(self, size: Any, number: int) -> None:
+        """Take down that a size is one number in every run, as that of all parts of a split is."""
+        if isinstance(size, torch.SymInt):
+            self._bounds.fix(size, number)
+
+    def fixed(self, size: Any) -> int | None:
+        """How great a size is in every run; None where that varies."""
+        return size if isinstance(size, int) else self._bounds.fixed(size)
+
     def count(self, size: Any) -> Any:
         """The node that holds how great a size is in a run. Raises `UnknownUse`."""
+        if (number := self.fixed(size)) is not None:
+            return self.number(number, torch.int64)
         symbol, factor, offset = sizes.linear(size)
         if symbol not in self._counts:
             raise UnknownUse("a size whose value is not known")

@@ -277,20 +277,41 @@ def _joint(padding: Padding, node: Any) -> bool:
         for part, length in zip(parts, lengths, strict=True)
     ]
     size = padding.was(node).shape[dim]
-    at = places(padding, padding.new(aten.cat.default, there), size, sum(lengths))
+    at = places(padding, padding.new(aten.cat.default, there), size, padding.fixed(size) or sum(lengths))
     padding.replace(node, padding.new(aten.index_select.default, padding.new(aten.cat.default, [*parts], dim), dim, at))
     return True
 
 
 def _split(padding: Padding, node: Any) -> bool:
-    """A split into one part."""
-    if len(node.args[1]) != 1:
+    """A split: into one part, or into parts whose sizes are values, each moved to the front of its own."""
+    x, lengths = node.args[:2]
+    dim = argument(node, "dim") % padding.was(x).dim()
+    if len(lengths) == 1:
+        parts = [padding.new(aten.alias.default, x)]
+    elif any(isinstance(length, torch.fx.Node) for length in lengths) and dim not in padding.axes(x):
+        parts = _parts(
+            padding, x, dim, [padding.was(each) if isinstance(each, torch.fx.Node) else each for each in lengths]
+        )
+    else:
         return False
-    whole = padding.new(aten.alias.default, node.args[0])
-    for part in list(node.users):
-        padding.replace(part, whole)
+    for user in list(node.users):
+        padding.replace(user, padding.new(aten.alias.default, parts[user.args[1]]))
     padding.graph.erase_node(node)
     return True
+
+
+def _parts(padding: Padding, x: Any, dim: int, lengths: Sequence[Any]) -> list[Any]:
+    """The rows of each part of a split, which is along an axis whose size is known."""
+    whole = padding.shape(x)[dim]
+    padding.fix(sum(lengths), whole)
+    before, parts = padding.number(0, torch.int64), []
+    for length in lengths:
+        at = padding.new(aten.arange.default, padding.bound(length), dtype=torch.int64)
+        at = padding.new(aten.clamp.default, padding.new(aten.add.Tensor, at, before), None, whole - 1)
+        parts.append(padding.new(aten.index_select.default, x, dim, at))
+        count = padding.number(length, torch.int64) if isinstance(length, int) else padding.count(length)
+        before = padding.new(aten.add.Tensor, before, count)
+    return parts
 
 
 REWRITES: dict[Any, Callable[[Padding, Any], bool]] = {

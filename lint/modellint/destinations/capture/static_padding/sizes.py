@@ -48,6 +48,15 @@ class Bounds:
 
     def __init__(self) -> None:
         self._bounds: dict[Any, int] = {}
+        self._fixed: dict[Any, int] = {}
+
+    def fix(self, size: Any, number: int) -> None:
+        """Take down that a size is one number in every run."""
+        self._fixed[sympy.expand(size.node.expr)] = number
+
+    def fixed(self, size: Any) -> int | None:
+        """How great a size is in every run; None where that varies."""
+        return self._fixed.get(sympy.expand(size.node.expr))
 
     def of(self, size: Any) -> int:
         """The greatest that a size can be. Raises `UnknownUse`."""
@@ -55,6 +64,8 @@ class Bounds:
             return size
         if not isinstance(size, torch.SymInt):
             raise UnknownUse("a truth value or a number of a tensor")
+        if (number := self.fixed(size)) is not None:
+            return number
         expression, shapes = size.node.expr, size.node.shape_env
         for symbol in expression.free_symbols - self._bounds.keys():
             upper = shapes.bound_sympy(symbol).upper

@@ -37,14 +37,8 @@ def refusals_of(exported: Any, error: Exception) -> tuple[list[dict[str, Any]], 
     """
     import coreai_torch
 
-    refusals: list[dict[str, Any]] = []
-    known = _converters()
-    missing = _missing(exported, error, known)
-    for node in missing:
-        name = str(node.target)
-        refusals.append(
-            {"kind": "missing", "message": f"coreai-torch has no converter for {name}", "node": described(node)}
-        )
+    missing = _missing(exported, error, _converters())
+    refusals = list(map(_as_missing, missing))
     lost = {node.name for node in missing}
     base: Any = coreai_torch.TorchConverter
     complete = False
@@ -85,6 +79,17 @@ def refusals_of(exported: Any, error: Exception) -> tuple[list[dict[str, Any]], 
     return refusals, complete
 
 
+def missing_from(exported: Any) -> list[dict[str, Any]]:
+    """The refusals of the operators that have no converter, without a conversion; none where the private table is not as it was."""
+    known = _converters()
+    return [] if known is None else list(map(_as_missing, _missing(exported, None, known)))
+
+
+def _as_missing(node: Any) -> dict[str, Any]:
+    message = f"coreai-torch has no converter for {node.target}"
+    return {"kind": "missing", "message": message, "node": described(node)}
+
+
 def _stand_in(converter: Any, node: Any) -> None:
     """Zeros for what a node gives."""
     import torch
@@ -108,7 +113,7 @@ def _converters() -> frozenset[str] | None:
     return frozenset((*table, *others))
 
 
-def _missing(exported: Any, error: Exception, known: frozenset[str] | None) -> list[Any]:
+def _missing(exported: Any, error: Exception | None, known: frozenset[str] | None) -> list[Any]:
     """The nodes without a converter: by the private table, or by the names in the words of the refusal."""
     import torch
 

@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from modellint.destinations.coreai.worker.captured_program import converted, copied, loaded
-from modellint.destinations.coreai.worker.refusals import described, refusals_of, refused_outputs, words
+from modellint.destinations.coreai.worker.captured_program import converted, copied, loaded, save
+from modellint.destinations.coreai.worker.refusals import described, missing_from, refusals_of, refused_outputs, words
 from modellint.destinations.coreai.worker.supply import Supply
 
 _KEPT = 2
@@ -53,6 +53,8 @@ class _Worker:
         self._opened: Any = None
         self._exported: dict[str, Any] = {}
         """The programs that were converted last, decomposed, by their packages."""
+        self._saved: dict[str, Any] = {}
+        """The saved program of which parts were asked for last, decomposed."""
 
     def prepare(
         self,
@@ -70,10 +72,7 @@ class _Worker:
         conversion with those, before, if there is to be one, and ``ahead_names`` are its outputs'; where none of them takes part, it is
         the conversion without.
         """
-        for library in libraries:
-            # For the operators that it registers.
-            with contextlib.suppress(Exception):
-                __import__(library)
+        _import(libraries)
         captured = loaded(program)
         if ahead:
             supply = Supply(True, captured)
@@ -152,6 +151,49 @@ class _Worker:
         run = partial(self._values, exported, package, count(1), torch.load(inputs, weights_only=True))
         node = first_failing(exported, lambda nodes: run(nodes, True))
         return {"nodes": [] if node is None else [described(each) for each in of_one_kind(exported, node)]}
+
+    def parts(self, program: str, libraries: list[str], supplies: bool, last: int | None) -> dict[str, Any]:
+        """How many nodes a saved program has, decomposed, that compute something, and the ``last`` of its first with its like."""
+        from modellint.destinations.coreai.intermediate_values import computed, made, of_one_kind
+
+        exported = self._decomposed(program, libraries, supplies)
+        nodes = computed(exported)
+        found = [] if last is None else of_one_kind(exported, made(nodes[last - 1]))
+        return {"count": len(nodes), "nodes": list(map(described, found))}
+
+    def part(
+        self, program: str, libraries: list[str], supplies: bool, first: int, inputs: str | None, package: str
+    ) -> dict[str, Any]:
+        """Convert so many of the first nodes of a saved program, and run them on ``inputs``: it may end the process."""
+        import torch
+
+        from modellint.destinations.coreai.intermediate_values import computed, ends_of, with_outputs
+
+        exported = self._decomposed(program, libraries, supplies)
+        ends = ends_of(computed(exported)[:first])
+        if inputs is not None:
+            self._values(exported, package, count(1), torch.load(inputs, weights_only=True), ends, True)
+            return {}
+        with with_outputs(exported, ends, True):
+            part = copied(exported)
+        converted(part, []).save_asset(Path(package))
+        return {}
+
+    def _decomposed(self, program: str, libraries: list[str], supplies: bool) -> Any:
+        """A saved program as it is converted, as far as that is known without a conversion."""
+        if program not in self._saved:
+            _import(libraries)
+            # Of a file, as the process that asked for parts before may have ended, and numbers what it decomposed otherwise.
+            known = f"{program}.decomposed.pt2"
+            if not Path(known).exists():
+                supply = Supply(supplies, loaded(program))
+                exported = supply.decomposed()
+                while supply.answers(exported, missing_from(exported)):
+                    exported = supply.decomposed()
+                save(exported, known)
+            exported = loaded(known)
+            self._saved = {program: exported}
+        return self._saved[program]
 
     def _values(
         self, exported: Any, package: str, numbers: Iterator[int], given: Any, nodes: Any, alone: bool
@@ -243,6 +285,13 @@ class _Worker:
             {name: _tensor(value.numpy()) for name, value in results.items()},
             {name: _tensor(value.numpy()) for name, value in states.items()},
         )
+
+
+def _import(libraries: list[str]) -> None:
+    """Import libraries for the operators that they register."""
+    for library in libraries:
+        with contextlib.suppress(Exception):
+            __import__(library)
 
 
 def _prepared(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from modellint.destinations.capture import asserted_values, constant_scalars, unread_states
+from modellint.destinations.capture.static_padding.program import padded
+from modellint.destinations.capture.static_padding.sizes import is_of_values
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.capture import (
     bfloat16_constants,
@@ -118,17 +120,23 @@ def captures(
 
 
 class _Exports(Sequence[Captured]):
-    """An export without decompositions, and with those to core ATen operators. Raises ``NotConverted`` where one fails."""
+    """An export without decompositions, and with those to core ATen operators. Raises ``NotConverted`` where one fails.
+
+    Where sizes are values and ours may be supplied, both once more with static ones.
+    """
 
     def __init__(self, program: Any, outputs: tuple[str, ...], notes: tuple[str, ...], supplied: bool) -> None:
-        self._program = program
+        self._programs = [(program, notes)]
         self._supplied = supplied
         self._outputs = outputs
-        self._notes = notes
         self._made: dict[int, Captured] = {}
+        if supplied and any(is_of_values(node.meta.get("val")) for node in program.graph.nodes):
+            static, changed = padded(program)
+            if changed:
+                self._programs.append((static, (*notes, *changed)))
 
     def __len__(self) -> int:
-        return 2
+        return 2 * len(self._programs)
 
     @overload
     def __getitem__(self, at: int) -> Captured: ...
@@ -136,24 +144,24 @@ class _Exports(Sequence[Captured]):
     def __getitem__(self, at: slice) -> Sequence[Captured]: ...
     def __getitem__(self, at: int | slice) -> Captured | Sequence[Captured]:
         if isinstance(at, slice):
-            return [self[position] for position in range(*at.indices(2))]
-        at = range(2)[at]
+            return [self[position] for position in range(*at.indices(len(self)))]
+        at = range(len(self))[at]
         if at not in self._made:
-            self._made[at] = self._captured(("export", "decomposed")[at], bool(at))
+            self._made[at] = self._captured(("export", "decomposed")[at % 2], bool(at % 2), *self._programs[at // 2])
         return self._made[at]
 
-    def _captured(self, name: str, core: bool) -> Captured:
+    def _captured(self, name: str, core: bool, program: Any, notes: tuple[str, ...]) -> Captured:
         try:
             with silence(), torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                exported = routes.decomposed(self._program, core)
+                exported = routes.decomposed(program, core)
                 if self._supplied:
                     asserted_values.remove(exported.program)
                     bfloat16_constants.widen(exported.program)
                     functionalized_write_repair.restore(exported.program)
                     computed_weights.fold(exported.program)
                     node_name_collisions.part(exported.program)
-                return Captured(name, exported, outputs=self._outputs, notes=self._notes)
+                return Captured(name, exported, outputs=self._outputs, notes=notes)
         except Exception as error:
             raise NotConverted(name, "capture", _said(error)) from error
 

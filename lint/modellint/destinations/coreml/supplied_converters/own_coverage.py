@@ -192,6 +192,7 @@ _OWN: Mapping[Function, Unless] = {
     normalization.instance_norm: _has_own_statistics,
     pooling_padding_fold.constant_pad_nd: _pads_numbers,
     pooling_padding_fold.pad: _is_plain_padding,
+    products_distances_determinants.linear: lambda arguments: len(arguments["weight"].shape) != 1,
     products_distances_determinants.outer: _is_of_one_type,
     **dict.fromkeys(reduction.INDEX_OF, lambda arguments: arguments["dim"] is not None),
     **dict.fromkeys((reduction.sum_of_all, reduction.sum_of_axes), _is_summed),

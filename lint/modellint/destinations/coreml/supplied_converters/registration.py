@@ -225,6 +225,9 @@ def _as_registered(name: str, converters: Sequence[Converter], parts: Supplied) 
                 _put(call, result)
                 parts.note(converter.operator, kind, converter.exactness, node.name)
                 return
+        if original is None and reason is None and (whole := _named_otherwise(name, converters)) is not None:
+            whole(context, node)
+            return
         if original is None or refusal is not None:
             result = folded(converters[0].operator, call)
             if result is not NotImplemented:
@@ -238,6 +241,12 @@ def _as_registered(name: str, converters: Sequence[Converter], parts: Supplied) 
         original(context, node)
 
     return convert
+
+
+def _named_otherwise(name: str, converters: Sequence[Converter]) -> operator_tables.Convert | None:
+    """Coremltools' own converter of an operator to which ours leave this use, where it is known there by another name."""
+    other = converters[0].operator.rpartition("::")[2]
+    return None if other == name else operator_tables.converter_of(other)
 
 
 def _made(converter: Converter, call: Call, strict: bool) -> Any:

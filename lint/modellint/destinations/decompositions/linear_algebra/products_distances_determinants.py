@@ -41,6 +41,15 @@ def outer(x: Tensor, vec2: Tensor) -> Any:
     return x.unsqueeze(1) * vec2.unsqueeze(0)
 
 
+@decomposes("linear", exactness=within(16))
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """Linear layer of one row of weights without an axis of its own: coremltools takes matrices alone."""
+    if weight.dim() != 1:
+        return NotImplemented
+    product = torch.matmul(x, weight.unsqueeze(-1)).squeeze(-1)
+    return product if bias is None else product + bias
+
+
 @decomposes("bilinear", exactness=within(16))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Bilinear form."""
