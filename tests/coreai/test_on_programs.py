@@ -143,5 +143,8 @@ def test_the_death_of_the_interpreter_is_told_with_the_inputs(process: Converter
     assert verification.verdict == DIFFERS
     assert "was killed by SIG" in verification.reason
     assert verification.reason.endswith("on the example")
+    first = verification.first_difference
+    assert first is not None and (first.kind, first.operator) == ("run", "aten::index_put")
+    assert first.place is not None
     again, _ = judged(process, nn.ReLU(), torch.randn(2), HERE)
     assert again.verdict == AGREES

@@ -113,6 +113,7 @@ scatter_mean | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "me
 scatter_mean_of_others | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "mean", include_self=False)
 scatter_amax | 3x4 3x4 | x.scatter_reduce(1, (y * 10).long().clamp(0, 3), y, "amax")
 index_add | 4x3 2x3 | x.index_add(0, torch.tensor([2, 0]), y)
+row_added_to_several_places | 3x2 | torch.index_put(x, (torch.tensor([0, 2]),), x[1:2] * 2, accumulate=True)
 index_put_accumulate | 4x3 2x3 | x.index_put((torch.tensor([1, 1]),), y, accumulate=True)
 """
 WRONG = """
@@ -131,6 +132,9 @@ not_int32 | 4i | ~(x.to(torch.int32) + 16777217)
 nearest | 1x2x5x5 | F.interpolate(x, size=(3, 3), mode="nearest")
 nearest_third | 1x2x6x9 | F.interpolate(x, size=(2, 3), mode="nearest")
 nearest_by_factor | 1x2x5x4 | F.interpolate(x, scale_factor=1.3, mode="nearest")
+number_behind_a_slice | 2x3x3 | torch.ops.aten.index_put(x, [None, torch.arange(3), torch.arange(3)], torch.tensor(0.5))
+number_behind_axes | 2x3x4 | torch.ops.aten.index_put(x, [None, None, torch.tensor([1, 3])], torch.tensor(0.5))
+row_for_several_places | 3x2 | torch.index_put(x, (torch.tensor([0, 2]),), x[1:2] * 2)
 expm1 | 3x4 | torch.expm1(x * 1e-6)
 log1p | 3x4 | torch.log1p(x.abs() * 1e-6)
 """

@@ -62,6 +62,11 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     return aten.index.Tensor(x, places)
 
 
+def _truth_of_number(x: Tensor) -> Any:
+    """`any` and `all` of a tensor without axes, at which the converter ends its process."""
+    return NotImplemented if x.dim() else (x.clone() if x.dtype is torch.bool else x != 0)
+
+
 def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """`index_put` by truth values, without which the interpreter ends its process where none is true: a choice at every place.
 
@@ -375,6 +380,7 @@ _MENDS: dict[Any, Replacement] = {
     aten._to_copy.default: Replacement(_to_copy, BIT_EQUAL),
     aten.index.Tensor: Replacement(_index, BIT_EQUAL),
     aten.index_put.default: Replacement(_index_put, BIT_EQUAL),
+    **dict.fromkeys((aten.any.default, aten.all.default), Replacement(_truth_of_number, BIT_EQUAL)),
     aten.cat.default: Replacement(_cat, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),
