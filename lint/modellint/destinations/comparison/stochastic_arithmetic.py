@@ -149,6 +149,8 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(output, Tensor) and output.dtype in _NARROW:
                     output.copy_(self.changed(output))
             return result
+        if name in _ROOTS and isinstance(result, Tensor) and result.dtype is torch.float32:
+            result = self._of_least(result)
         return self.changed(result) if isinstance(result, Tensor) else pytree.tree_map(self.changed, result)
 
     def changed(self, value: Any) -> Any:
@@ -163,6 +165,11 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             whole &= (wide.abs() < _WHOLE) | wide.isinf()
         perturbed = torch.where(whole, wide, perturbed)
         return perturbed if value.dtype is torch.float32 else perturbed.to(value.dtype)
+
+    def _of_least(self, root: Tensor) -> Tensor:
+        """Root of what may lie below the normal numbers, of which devices keep fewer digits, or zero."""
+        least = (self._drawn(root.shape).abs() * torch.finfo(torch.float32).tiny).sqrt()
+        return torch.where(root != 0, torch.hypot(root, least), root)
 
     def _shifted(self, value: Tensor, scale: Tensor | None = None) -> Tensor:
         """Tensor with rounding noise at the size of its row, or of ``scale``: a scale and a shift are rounded in one step."""
@@ -218,6 +225,8 @@ _SUMS = _words(
 """Operators that add up products: how far the sum is off depends on its terms, which are changed instead of it alone."""
 _NORMS = _words("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
 """Normalizations, which subtract numbers that may be larger than what is left."""
+_ROOTS = _words("sqrt std linalg_vector_norm norm")
+"""Roots: of what lies below the normal numbers half the digits are left above them."""
 _ORDERED = _words("topk sort kthvalue median nanmedian mode")
 """Operators that may choose among equal elements, unlike `argmax` and `max`, which give the first."""
 _EXACT = _words(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.decompositions.table import decomposes
+from modellint.destinations.decompositions.table import decomposes, within
 
 if TYPE_CHECKING:
     from modellint.destinations.decompositions.table import Dtype, Operand, Tensor
@@ -47,6 +47,34 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
     shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
     return chosen if chosen.shape == shape else chosen.reshape(shape)
+
+
+@decomposes("linspace", ".tensor_tensor", ".tensor_scalar", ".scalar_tensor", exactness=within(4))
+def linspace(
+    start: Operand,
+    end: Operand,
+    steps: int,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Evenly spaced numbers between ends that are computed: of one element, which coremltools takes for rows where they have an axis."""
+    wanted = dtype or torch.float32
+    if not wanted.is_floating_point:
+        return NotImplemented
+    first, last = (
+        end.to(wanted).reshape(1) if isinstance(end, torch.Tensor) else torch.full([1], end, dtype=wanted)
+        for end in (start, end)
+    )
+    if steps < 2:
+        return first[:steps]
+    step = (last - first) / (steps - 1)
+    half = steps // 2
+    # From both ends, as PyTorch does.
+    before = torch.arange(half, dtype=wanted)
+    behind = torch.arange(steps - half - 1, -1, -1, dtype=wanted)
+    return torch.cat([first + step * before, last - step * behind])
 
 
 @decomposes("roll")

@@ -171,6 +171,10 @@ def _are_alike(arguments: dict[str, Any]) -> bool:
     return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
 
 
+def _has_no_axes(arguments: dict[str, Any]) -> bool:
+    return not any(getattr(arguments[end], "shape", ()) for end in ("start", "end"))
+
+
 _OWN: Mapping[Function, Unless] = {
     attention.scaled_dot_product_attention: _is_additive,
     convolution.conv_transpose: _is_no_matter,
@@ -198,6 +202,7 @@ _OWN: Mapping[Function, Unless] = {
     **dict.fromkeys((reduction.sum_of_all, reduction.sum_of_axes), _is_summed),
     **dict.fromkeys((reduction.mean_of_all, reduction.mean_of_axes), _is_averaged),
     reduction.cumsum: lambda arguments: bool(arguments["dim"] >= -1),
+    shapes.linspace: _has_no_axes,
     shapes.roll: lambda arguments: bool(arguments["dims"]) and not is_boolean(arguments["x"]),
     shapes.gather: _is_gathered,
     **dict.fromkeys((shapes.eye, shapes.eye_of_rows), _is_of_floats),
