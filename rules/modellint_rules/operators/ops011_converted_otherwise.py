@@ -163,6 +163,7 @@ _NUMBERS = {
     "aten::masked_fill": (2,),
     "aten::masked_fill_": (2,),
     "aten::threshold": (2,),
+    "aten::logit": (1,),
     "aten::index_fill": (3,),
     "aten::index_fill_": (3,),
     "aten::arange": (0, 2),

@@ -62,7 +62,7 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     return aten.index.Tensor(x, places)
 
 
-def _truth_of_number(x: Tensor) -> Any:
+def _truth(x: Tensor) -> Any:
     """`any` and `all` of a tensor without axes, at which the converter ends its process."""
     return NotImplemented if x.dim() else (x.clone() if x.dtype is torch.bool else x != 0)
 
@@ -380,7 +380,7 @@ _MENDS: dict[Any, Replacement] = {
     aten._to_copy.default: Replacement(_to_copy, BIT_EQUAL),
     aten.index.Tensor: Replacement(_index, BIT_EQUAL),
     aten.index_put.default: Replacement(_index_put, BIT_EQUAL),
-    **dict.fromkeys((aten.any.default, aten.all.default), Replacement(_truth_of_number, BIT_EQUAL)),
+    **dict.fromkeys((aten.any.default, aten.all.default), Replacement(_truth, BIT_EQUAL)),
     aten.cat.default: Replacement(_cat, BIT_EQUAL),
     aten.bitwise_not.default: Replacement(_bitwise_not, BIT_EQUAL),
     aten.expm1.default: Replacement(_expm1, ROUNDS),

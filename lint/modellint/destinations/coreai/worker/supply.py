@@ -65,13 +65,13 @@ class Supply:
         self._is_left_out = False
         captured = {node.target for node in self._captured.graph.nodes if node.op == "call_function"}
         ours = {
-            operator: self._noting(operator, "mended", table.get(operator), each)
+            operator: self._noting(operator, "mended", _own(table, operator), each)
             for operator, each in mends(captured).items()
             # In no table an operator that is made of others stays whole.
             if operator in table or not operator._can_decompose() or self._has_use_for(operator, each)
         }
         for operator, each in (*composites().items(), *self._supplied.items()):
-            ours[operator] = self._noting(operator, "supplied", ours.get(operator) or table.get(operator), each)
+            ours[operator] = self._noting(operator, "supplied", ours.get(operator) or _own(table, operator), each)
         for operator, function in ours.items():
             table[operator] = function
         return table
@@ -139,3 +139,8 @@ class Supply:
     def used(self) -> list[list[str]]:
         """Each with the operator, how exact it is, and whether it is ``supplied`` or ``mended``."""
         return list(self._used.values())
+
+
+def _own(table: Any, operator: Any) -> Any:
+    """The decomposition that a table has for an operator; its `get` gives none of those that PyTorch registers (torch 2.13)."""
+    return table[operator] if operator in table else None
