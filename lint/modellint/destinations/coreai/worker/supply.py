@@ -143,4 +143,7 @@ class Supply:
 
 def _own(table: Any, operator: Any) -> Any:
     """The decomposition that a table has for an operator; its `get` gives none of those that PyTorch registers (torch 2.13)."""
-    return table[operator] if operator in table else None
+    try:
+        return table[operator]
+    except KeyError:
+        return None
