@@ -23,6 +23,7 @@ right_shift | 8i | (x * 100003 - 100000) >> 3
 right_shift_by_the_most | 8i | (x - 1).to(torch.int32) >> 31
 shift_by_a_tensor | 8i 8i | torch.stack([torch.bitwise_left_shift(x - 1, y), torch.bitwise_right_shift(x - 9, y)])
 shift_of_a_number | 8i | 5 << x
+shift_of_two_types | 8i 8i | (x.to(torch.int32) << y).float()
 remainder_of_integers | 8i | torch.remainder(x - 3, 4)
 elu | 3x4 | F.elu(x)
 selu | 3x4 | F.selu(x)
@@ -133,6 +134,7 @@ nearest | 1x2x5x5 | F.interpolate(x, size=(3, 3), mode="nearest")
 nearest_third | 1x2x6x9 | F.interpolate(x, size=(2, 3), mode="nearest")
 nearest_by_factor | 1x2x5x4 | F.interpolate(x, scale_factor=1.3, mode="nearest")
 number_behind_a_slice | 2x3x3 | torch.ops.aten.index_put(x, [None, torch.arange(3), torch.arange(3)], torch.tensor(0.5))
+number_at_a_grid | 4x3x5 | torch.ops.aten.index_put(x, [torch.tensor([[0], [2]]), torch.tensor([0, 1])], torch.tensor(0.5))
 number_behind_axes | 2x3x4 | torch.ops.aten.index_put(x, [None, None, torch.tensor([1, 3])], torch.tensor(0.5))
 row_for_several_places | 3x2 | torch.index_put(x, (torch.tensor([0, 2]),), x[1:2] * 2)
 expm1 | 3x4 | torch.expm1(x * 1e-6)

@@ -203,9 +203,25 @@ def filled_up(x: Tensor, mask: Tensor) -> Tensor:
     return torch.cat([rows, torch.ones(8 - rows.shape[0], WIDTH)]).sum(0)
 
 
+def of_all_parts_before_their_split(x: Tensor, mask: Tensor) -> Tensor:
+    few, many = torch.stack([(~mask).sum(), mask.sum()]).tolist()
+    ones = torch.ones(few + many, WIDTH)
+    parts = x.split([few, many])
+    return parts[0].sum(0) + 2 * parts[1].sum(0) + ones.sum(0)
+
+
 @pytest.mark.parametrize(
     "function",
-    [filled_up, a_number, from_behind, filled_with_the_count, given_out, in_other_order, all_elements_in_a_row],
+    [
+        of_all_parts_before_their_split,
+        filled_up,
+        a_number,
+        from_behind,
+        filled_with_the_count,
+        given_out,
+        in_other_order,
+        all_elements_in_a_row,
+    ],
     ids=lambda function: function.__name__,
 )
 def test_what_padding_would_change_stays_as_it_is(function: Callable[..., Any]) -> None:

@@ -243,7 +243,8 @@ def _spread(operator: Operator) -> str:
     # Indices beside each other stay where the first of them is.
     first = named[0] if named == list(range(named[0], named[-1] + 1)) else 0
     shape[first:first] = _together([index.shape for index in tensors])
-    if tuple(value.shape) == tuple(shape) or (not value.shape and named[0] == 0):
+    is_number = not value.shape and named[0] == 0 and all(len(index.shape) < 2 for index in tensors)
+    if is_number or tuple(value.shape) == tuple(shape):
         return ""
     return "what is assigned to several places is put elsewhere, or ends the interpreter's process, as it is broadcast to them"
 

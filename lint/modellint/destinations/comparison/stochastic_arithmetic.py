@@ -225,7 +225,7 @@ _SUMS = _words(
 """Operators that add up products: how far the sum is off depends on its terms, which are changed instead of it alone."""
 _NORMS = _words("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
 """Normalizations, which subtract numbers that may be larger than what is left."""
-_ROOTS = _words("sqrt std linalg_vector_norm norm")
+_ROOTS = _words("sqrt std")
 """Roots: of what lies below the normal numbers half the digits are left above them."""
 _ORDERED = _words("topk sort kthvalue median nanmedian mode")
 """Operators that may choose among equal elements, unlike `argmax` and `max`, which give the first."""

@@ -209,12 +209,20 @@ class ConverterProcess:
         return prepared
 
     def _keep(self, package: str, saved: dict[str, Any]) -> None:
+        left = [self._saved.pop(package, None)]
         self._saved[package] = saved
-        for older in list(self._saved)[:-_KEPT]:
-            file = self._saved.pop(older)["program"]
-            if all(file != each["program"] for each in self._saved.values()):
-                for left in Path(file).parent.glob(f"{Path(file).name}*"):
-                    left.unlink(missing_ok=True)
+        left += [self._saved.pop(older) for older in list(self._saved)[:-_KEPT]]
+        for entry in left:
+            if entry is not None and all(entry["program"] != each["program"] for each in self._saved.values()):
+                self._remove(entry["program"])
+
+    def _remove(self, file: str) -> None:
+        """Remove a file or package, and what was written beside it by names that begin with its own."""
+        for left in self.folder.glob(f"{Path(file).stem}*"):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
     def _taken(self, program: Any, package: str, names: tuple[str, ...]) -> Prepared | None:
         """What came of the same program before it was asked for, its package where it is to be; None where there is none."""
@@ -283,6 +291,8 @@ class ConverterProcess:
                 return True
             except Failed:
                 return False
+            finally:
+                self._remove(part)
             return False
 
         try:
@@ -291,6 +301,9 @@ class ConverterProcess:
             nodes = [] if last is None else self._ask(_TO_PLACE, do="parts", last=last, **saved)["nodes"]
         except (Died, Failed):
             return ()
+        finally:
+            if given is not None:
+                self._remove(given)
         return tuple(map(_frame, nodes))
 
     def describe(self, package: str, texts: Mapping[str, str]) -> None:

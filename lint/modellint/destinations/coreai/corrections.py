@@ -64,18 +64,21 @@ def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
 
 def _truth(x: Tensor) -> Any:
     """`any` and `all` of a tensor without axes, at which the converter ends its process."""
-    return NotImplemented if x.dim() else (x.clone() if x.dtype is torch.bool else x != 0)
+    if x.dim():
+        return NotImplemented
+    # Of bytes PyTorch gives a byte.
+    return x.clone() if x.dtype is torch.bool else (x != 0).to(torch.uint8 if x.dtype is torch.uint8 else torch.bool)
 
 
 def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """`index_put` by truth values, without which the interpreter ends its process where none is true: a choice at every place.
 
-    It ends it too at values that are broadcast, but one number at places of the first axes: they are spread before.
+    It ends it too at values that are broadcast, but one number at a list of places of the first axes: they are spread before.
     """
     named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if all(index.dtype is not torch.bool for _, index in named):
         shape = aten.index.Tensor(x, indices).shape
-        is_number = not values.dim() and indices[0] is not None
+        is_number = not values.dim() and indices[0] is not None and all(index.dim() < 2 for _, index in named)
         if is_number or values.shape == shape:
             return NotImplemented
         return aten.index_put.default(x, indices, values.expand(shape), accumulate)

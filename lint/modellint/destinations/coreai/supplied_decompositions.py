@@ -393,9 +393,10 @@ def _convolution(
 
 def _shifted(is_left: bool, x: Tensor | int, places: Tensor | int) -> Any:
     """A shift as the product with a power of two, or the quotient by one, of 32 bits or more."""
-    x = x if isinstance(x, Tensor) else torch.full((), x, dtype=torch.int64)
-    if x.dtype not in (torch.int32, torch.int64) or (isinstance(places, int) and not 0 <= places < 32):
+    wanted = torch.result_type(x, places)
+    if wanted not in (torch.int32, torch.int64) or (isinstance(places, int) and not 0 <= places < 32):
         return NotImplemented
+    x = x.to(wanted) if isinstance(x, Tensor) else torch.full((), x, dtype=wanted)
     if not isinstance(places, Tensor):
         # 2 ** 31 is no number of 32 bits: the last place is gone in a second step.
         powers: Any = 1 << min(places, 30)
@@ -403,7 +404,7 @@ def _shifted(is_left: bool, x: Tensor | int, places: Tensor | int) -> Any:
         return x * powers * last if is_left else (x // powers) // last
     with ConstantsByOperators():
         table = torch.tensor([1 << place for place in range(31)], dtype=x.dtype)
-    # By a negative number, or by all places and more, PyTorch leaves 0, or the sign.
+    # By a negative number, or by all places and more, PyTorch leaves 0, or the sign: Core AI's integers have 32 bits.
     is_some = (places >= 0) & (places < 32)
     powers = table[places.clamp(0, 30).to(torch.int64)]
     last = 1 + ((places > 30) | (places < 0)).to(x.dtype)

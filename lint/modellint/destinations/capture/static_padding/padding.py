@@ -72,9 +72,19 @@ class Padding:
             self._counts.setdefault(expression, count)
 
     def fix(self, size: Any, number: int) -> None:
-        """Take down that a size is one number in every run, as that of all parts of a split is."""
-        if isinstance(size, torch.SymInt):
-            self._bounds.fix(size, number)
+        """Take down that a size is one number in every run, as that of all parts of a split is.
+
+        Raises `UnknownUse` where something of that size was padded before.
+        """
+        if not isinstance(size, torch.SymInt):
+            return
+        for node in self.graph.nodes:
+            was: Any = self._was.get(node)
+            for axis in sizes.axes(was):
+                length = node.meta["val"].shape[axis]
+                if sizes.equal(was.shape[axis], size) and isinstance(length, int) and length != number:
+                    raise UnknownUse("what was padded has a size that is known")
+        self._bounds.fix(size, number)
 
     def fixed(self, size: Any) -> int | None:
         """How great a size is in every run; None where that varies."""

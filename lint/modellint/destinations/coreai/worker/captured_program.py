@@ -41,6 +41,7 @@ def save(exported: Any, file: str) -> None:
         torch.export.save(exported, f"{file}.part.pt2")
         Path(f"{file}.part.pt2").replace(file)
     finally:
+        Path(f"{file}.part.pt2").unlink(missing_ok=True)
         if check is not None:
             serialize.canonicalize = check
 

@@ -181,10 +181,10 @@ class _Worker:
 
     def _decomposed(self, program: str, libraries: list[str], supplies: bool) -> Any:
         """A saved program as it is converted, as far as that is known without a conversion."""
-        if program not in self._saved:
+        known = f"{program}.{'supplied' if supplies else 'plain'}.pt2"
+        if known not in self._saved:
             _import(libraries)
             # Of a file, as the process that asked for parts before may have ended, and numbers what it decomposed otherwise.
-            known = f"{program}.decomposed.pt2"
             if not Path(known).exists():
                 supply = Supply(supplies, loaded(program))
                 exported = supply.decomposed()
@@ -192,8 +192,8 @@ class _Worker:
                     exported = supply.decomposed()
                 save(exported, known)
             exported = loaded(known)
-            self._saved = {program: exported}
-        return self._saved[program]
+            self._saved = {known: exported}
+        return self._saved[known]
 
     def _values(
         self, exported: Any, package: str, numbers: Iterator[int], given: Any, nodes: Any, alone: bool
