@@ -232,6 +232,8 @@ def _wrong(operator: Operator, read: _Readers) -> str:
 
 def _spread(operator: Operator) -> str:
     """An assignment to places whose value is broadcast to them."""
+    from torch import broadcast_shapes
+
     if len(operator.arguments) < 3 or not hasattr(operator.arguments[2], "shape"):
         return ""
     x, indices, value = operator.arguments[:3]
@@ -242,18 +244,11 @@ def _spread(operator: Operator) -> str:
     shape = [size for at, size in enumerate(x.shape) if at not in named]
     # Indices beside each other stay where the first of them is.
     first = named[0] if named == list(range(named[0], named[-1] + 1)) else 0
-    shape[first:first] = _together([index.shape for index in tensors])
+    shape[first:first] = broadcast_shapes(*(tuple(index.shape) for index in tensors))  # type: ignore[no-untyped-call]
     is_number = not value.shape and named[0] == 0 and all(len(index.shape) < 2 for index in tensors)
     if is_number or tuple(value.shape) == tuple(shape):
         return ""
     return "what is assigned to several places is put elsewhere, or ends the interpreter's process, as it is broadcast to them"
-
-
-def _together(shapes: list[tuple[int, ...]]) -> list[int]:
-    """The shape to which shapes are broadcast."""
-    rank = max(map(len, shapes))
-    sizes = zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True)
-    return [next((size for size in along if size != 1), 1) for along in sizes]
 
 
 def _of_small_number(operator: Operator) -> str:
