@@ -1,6 +1,6 @@
 """Search what coreai-torch converts wrongly without a word: every operator that PyTorch has samples of, many inputs each.
 
-    python benchmarks/coreai_search.py run found.jsonl [--only PART ...] [--every N]
+    python benchmarks/coreai_search.py run found.jsonl [--only PART ...] [--every N] [--after NAME]
     python benchmarks/coreai_search.py report found.jsonl
 
 Each operator of PyTorch's own database is converted plainly in its forms: for five types of numbers, with its further
@@ -311,6 +311,7 @@ def run(arguments: argparse.Namespace) -> None:
         if (
             name in ledger.rows
             or at % arguments.every
+            or name <= arguments.after
             or (arguments.only and not any(p in name for p in arguments.only))
         ):
             continue
@@ -370,6 +371,7 @@ def main() -> int:
     search.add_argument("results", type=Path)
     search.add_argument("--only", nargs="*", default=[], help="parts of names")
     search.add_argument("--every", type=int, default=1, metavar="N", help="search one operator in N")
+    search.add_argument("--after", default="", metavar="NAME", help="search the operators behind this one alone")
     commands.add_parser("report").add_argument("results", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "report":

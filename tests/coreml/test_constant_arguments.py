@@ -122,6 +122,20 @@ def test_an_input_becomes_a_constant() -> None:
     assert "forward" not in vars(model)
 
 
+def test_the_fewest_inputs_are_advised() -> None:
+    class Masked(Grid):
+        """A branch whose sides are equal asks for another input besides: an export may keep it."""
+
+        def forward(self, x: torch.Tensor, grid: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            x = x * mask
+            if not mask.all():
+                x = x * 1.0
+            return super().forward(x, grid)
+
+    with pytest.raises(modellint.ExportError, match=r"go on with --constant grid, if always what .*: tried, it agrees"):
+        modellint.export(Masked().eval(), (torch.randn(6, 4), GRID, torch.ones(6, 1, dtype=torch.bool)))
+
+
 def test_constants_of_keyword_arguments() -> None:
     torch.manual_seed(0)
     model = Grid().eval()

@@ -250,20 +250,21 @@ class Session:
         from modellint.destinations.comparison.side_effect_free_runs import at_rest
 
         with at_rest(model, inputs):
-            names = inputs_taken(model, inputs)
-        if not names:
-            return ()
-        words = " ".join(f"--constant {name}" for name in names)
-        self.enter(f"trying {words}")
-        folder.mkdir()
-        try:
-            exported = attempt(*with_constants(model, inputs, names), folder)
-        finally:
-            shutil.rmtree(folder)
-        if not exported.writable:
-            return ()
-        outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
-        return (f"{words}, if always what the example has there: tried, {outcome}",)
+            sets = inputs_taken(model, inputs)
+        for names in sets:
+            if time.monotonic() > self._end():
+                break
+            words = " ".join(f"--constant {name}" for name in names)
+            self.enter(f"trying {words}")
+            folder.mkdir()
+            try:
+                exported = attempt(*with_constants(model, inputs, names), folder)
+            finally:
+                shutil.rmtree(folder)
+            if exported.writable:
+                outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
+                return (f"{words}, if always what the example has there: tried, {outcome}",)
+        return ()
 
     def checked_export(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from itertools import count
@@ -93,6 +93,8 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._reached = {reference.cdata: reference for reference in map(_storage, tensors) if reference is not None}
         self.has_left = False
         """Whether such a value, or a size that depends on one, was handed to Python, which nothing follows."""
+        self.has_left_as_number = False
+        """Whether that was more than truth values: numbers and sizes."""
         self.taken: list[tuple[torch.Tensor, Any]] = []
         """Constants of one element that an operator took as numbers, and these, since somebody emptied this."""
         self.is_of_values = False
@@ -102,6 +104,11 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether a tensor may hold such a value."""
         reference = _storage(tensor)
         return reference is None or reference.cdata in self._reached
+
+    def leaves(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Take it that Python is handed the values of these tensors, or, without any, a size that depends on values."""
+        self.has_left = True
+        self.has_left_as_number |= not tensors or any(tensor.dtype != torch.bool for tensor in tensors)
 
     def hands_on(self, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
         """Take it that the values of these tensors are those of the result."""
@@ -124,7 +131,8 @@ class _Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             deciding = [leaf for leaf in taken[1:] if leaf.dtype in (torch.bool, torch.uint8)]
             is_sized_by_values &= bool(deciding)
         if is_random or (hands_on and any(map(self.reaches, taken))):
-            self.has_left |= is_number or (is_sized_by_values and any(map(self.reaches, deciding)))
+            if is_number or (is_sized_by_values and any(map(self.reaches, deciding))):
+                self.leaves(taken if is_number else ())
             written = taken if name is None else _written(name, args, kwargs)
             for leaf in (*pytree.tree_leaves(result), *written):
                 reference = _storage(leaf) if isinstance(leaf, torch.Tensor) else None
@@ -214,9 +222,9 @@ class _Looking(_Visits):
     def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         provenance = self._provenance
         tensors = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        had_left = provenance.has_left
-        if visit.function in TAKING:
-            provenance.has_left |= any(map(provenance.reaches, tensors))
+        had_left = provenance.has_left, provenance.has_left_as_number
+        if visit.function in TAKING and any(map(provenance.reaches, tensors)):
+            provenance.leaves(tensors)
         provenance.taken.clear()
         provenance.is_of_values = False
         value = function(*args, **kwargs)
@@ -226,7 +234,7 @@ class _Looking(_Visits):
             provenance.hands_on(tensors, value)
         if visit.function == "__format__" or _is_asserted(sys._getframe(1)):
             # What a message says of an input is for people, and a run goes on alike behind every assertion that holds.
-            provenance.has_left = had_left
+            provenance.has_left, provenance.has_left_as_number = had_left
         # What Python does with a value of an input is not followed: nothing is a constant behind that.
         if provenance.has_left:
             return value
@@ -352,13 +360,15 @@ def answered(model: nn.Module, inputs: Inputs, of_inputs: bool = False) -> Itera
             vars(model)["forward"] = own
 
 
-def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
-    """The inputs of whole numbers and truth values, by name, that hand Python what it branches by, or sizes.
+def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[tuple[str, ...], ...]:
+    """The inputs of whole numbers and truth values, by name, that hand Python what it branches by, or sizes: sets, the smaller first.
 
-    None where these are all inputs, or a run ends in an exception.
+    First those that hand it numbers and sizes, then those too that only a branch asks. No set holds all inputs; none where a run ends
+    in an exception.
     """
-    names, taken = [*inspect.signature(model.forward).parameters], []
+    names = [*inspect.signature(model.forward).parameters]
     named = dict(zip(names, inputs.args, strict=False)) | dict(inputs.kwargs)
+    taken, as_number = [], []
     for name, value in named.items():
         if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
             continue
@@ -369,7 +379,10 @@ def inputs_taken(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
             return ()
         if provenance.has_left:
             taken.append(name)
-    return tuple(taken) if len(taken) < len(named) else ()
+        if provenance.has_left_as_number:
+            as_number.append(name)
+    sets = (tuple(as_number), tuple(taken))
+    return tuple(dict.fromkeys(names for names in sets if names and len(names) < len(named)))
 
 
 def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tuple[Any, tuple[str, ...]]:
