@@ -151,8 +151,9 @@ def test_what_depends_on_values_shows_on_the_example(
         lambda x: {"parts": (x.exp(), None), "first": x[0]},
         lambda x: torch.argsort(x, stable=True),
         lambda x: x + torch.rand_like(x),
+        lambda x: (x * 4.5).round().int().float(),
     ],
-    ids=["like it", "other than tensors", "places", "random"],
+    ids=["like it", "other than tensors", "places", "random", "whole"],
 )
 def test_nothing_is_said_of_what_is_right_or_cannot_be_compared(function: Callable[[Tensor], Tensor]) -> None:
     x = torch.randn(5, generator=torch.Generator().manual_seed(0))
@@ -220,6 +221,12 @@ def test_uses_that_literals_show_are_wrong_and_found_in_source(use: Refusal, tmp
         "F.interpolate(x, scale_factor=2.0)",
         'F.interpolate(x, scale_factor=0.25, mode="bilinear")',
         "F.max_pool2d(x, 2)",
+        "x.sigmoid().round().int().float()",
+        "(x > 0).int().float()",
+        "torch.where(x > 0, x, 0.25)",
+        "x.masked_fill(x < 0, 1e5)",
+        "x.logit(0.125)",
+        "x + torch.arange(0.0, 1.0, 0.25)",
     ],
 )
 def test_uses_beside_them_are_right(expression: str, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class ConvertedOtherwise(Rule):
     with a floating-point number, casts, an index of truth values, numbers that float16 does not hold, a
     value that is broadcast to the places it is assigned to. Where none is known, it
     compares what the interpreter gives on the example with PyTorch's outputs, and names the first operator that departs. In source it
-    finds what literals show: averages, indices, factors of a map, and the smallest numbers.
+    finds what literals show: averages, indices, factors of a map, numbers that float16 does not hold, and casts to integers and back.
 
     ## Why
     The conversion succeeds, and the package computes something else. Each is shown with a program, and with what the interpreter
@@ -79,17 +79,9 @@ class ConvertedOtherwise(Rule):
     live_needs = "run"
     needs = (
         "forward",
-        frozenset(
-            {
-                "count_include_pad",
-                "return_indices",
-                "scale_factor",
-                "~where",
-                "~masked_fill",
-                ".~masked_fill",
-                ".~masked_fill_",
-            }
-        ),
+        frozenset({"count_include_pad", "return_indices", "scale_factor", "~arange", "~threshold"})
+        | frozenset(mark + name for mark in (".", "~") for name in ("int", "int16", "int32", "int64", "long", "short"))
+        | frozenset({"~where", "~masked_fill", "~masked_fill_", "~index_fill", "~index_fill_", "~logit"}),
     )
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -99,9 +91,8 @@ class ConvertedOtherwise(Rule):
 
         for call, wrong, aside in calls_in_forward(code, converted_to_another):
             claim = f"`{wrong[0].shown}`: {wrong[0].why}"
-            yield from found_at(
-                self, code, call, claim, Severity.INFO if aside else self.severity, wrong[0].kind, _ADVICE
-            )
+            severity = Severity.WARNING if wrong[0].rounds else self.severity
+            yield from found_at(self, code, call, claim, Severity.INFO if aside else severity, wrong[0].kind, _ADVICE)
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every operator of the run for what is known to come out wrong."""
@@ -156,6 +147,7 @@ _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _BYTES = {"int8", "uint8"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
+_WHOLE = {f"aten::{name}{mark}" for name in ("round", "floor", "ceil", "trunc", "sign") for mark in ("", "_")}
 _SCALED = {f"aten::{name}" for name in ("add", "add_", "sub", "sub_", "rsub")}
 _PUTS = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 _NUMBERS = {
@@ -179,13 +171,20 @@ class _Readers:
 
     def __init__(self, operators: tuple[Operator, ...], output: Any) -> None:
         self._readers: dict[int, list[Operator]] = {}
+        self._whole: set[int] = set()
         for operator in operators:
+            if operator.name in _WHOLE:
+                self._whole |= {fact.tensor for fact in _tensors(operator.outputs)}
             for fact in _tensors((operator.arguments, operator.keywords)):
                 self._readers.setdefault(fact.tensor, []).append(operator)
         self._returned = {fact.tensor for fact in _tensors(output)}
 
     def of(self, fact: Any) -> list[Operator]:
         return self._readers.get(fact.tensor, [])
+
+    def is_whole(self, fact: Any) -> bool:
+        """Whether an operator that rounds has made it."""
+        return fact.tensor in self._whole
 
     def is_read(self, fact: Any) -> bool:
         return fact.tensor in self._returned or bool(self.of(fact))
@@ -286,7 +285,7 @@ def _cast(x: Any, output: Any, read: _Readers) -> str:
     if output.dtype in _BYTES and x.dtype in _INTEGERS - {output.dtype}:
         return "integers that a byte has no place for are cut off at its ends, and not wrapped"
     back = [each for each in read.of(output) if each.name == "aten::_to_copy" and "float" in each.outputs[0].dtype]
-    if "float" in x.dtype and output.dtype in _INTEGERS and back:
+    if "float" in x.dtype and output.dtype in _INTEGERS and back and not read.is_whole(x):
         return "a cast to integers and back is left out: write `trunc`"
     return ""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from modellint.source.domains.memory_layout import Layout
 from modellint.source.domains.operator_sets import WITHOUT_GRAPH
-from modellint.source.domains.tensors import Tensor
+from modellint.source.domains.tensors import CUT, TO_INTEGERS, Tensor
 from modellint.source.engine.abstract_values import Container, Value, alternatives
 
 
@@ -57,7 +57,7 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         and all(p.layout is not None and p.layout.is_contiguous for p in parts)
     ):
         layout, assumed = Layout.unranked(), True
-    return Tensor(
+    made = Tensor(
         node,
         layout,
         certain=any(part.certain for part in parts),
@@ -67,6 +67,9 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         batch=batch_of(parts),
         shown=any(part.shown for part in parts),
     )
+    if name in TO_INTEGERS and parts and all(part.is_float for part in parts):
+        made.told = {CUT: True}
+    return made
 
 
 def view_of(node: ast.AST | None, layout: Layout | None, name: str, tensor: Tensor) -> Tensor:

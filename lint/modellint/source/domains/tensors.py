@@ -19,9 +19,26 @@ _OF_FLOATS = frozenset(
 )
 """Operators that give floating-point numbers of whatever they are given."""
 _CASTS = frozenset({"to", "type", "float", "half", "double", "cuda", "cpu", "type_as"})
+TO_INTEGERS = frozenset({"int", "long", "short"})
+CUT = "cut"
+"""Under this is told of a tensor of integers that it is one of floats without their fractions."""
 _OF_INTEGERS = frozenset(f"{name}Tensor" for name in ("Byte", "Char", "Short", "Int", "Long", "Bool"))
 _OF_DEFAULT_TYPE = frozenset({"zeros", "ones", "eye"})
 """Factories that give floating-point numbers where no type is said."""
+
+
+def _is_integer_type(node: ast.expr) -> bool:
+    """Whether an expression is the name of one of torch's types of 16 and more bits for integers."""
+    names = {*TO_INTEGERS, "int16", "int32", "int64"}
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in {f"torch.{name}" for name in names}
+
+
+def _gives_floats(node: ast.BinOp) -> bool:
+    """Whether an operator on a tensor gives floating-point numbers whatever that holds: a quotient does, and a literal with a point."""
+    sides = (node.left, node.right)
+    return isinstance(node.op, ast.Div) or any(
+        isinstance(side, ast.Constant) and isinstance(side.value, float) for side in sides
+    )
 
 
 class Tensor(Instance):
@@ -116,12 +133,20 @@ class Tensor(Instance):
                 return True
             if name[:1].isupper():
                 return name not in _OF_INTEGERS
-            if isinstance(part.node, ast.BinOp) and isinstance(part.node.op, ast.Div):
+            if isinstance(part.node, ast.BinOp) and _gives_floats(part.node):
                 return True
             if name in _OF_DEFAULT_TYPE and isinstance(part.node, ast.Call):
                 return all(word.arg not in ("dtype", None) for word in part.node.keywords)
             part = part.base if name not in ("to", "type") else None
         return False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it certainly holds the integers that a cast made of floating-point numbers, which nothing had rounded before."""
+        if self.made_by not in ("to", "type") or not isinstance(self.node, ast.Call):
+            return self.told is not None and CUT in self.told
+        written = [*self.node.args[:1], *(word.value for word in self.node.keywords if word.arg == "dtype")]
+        return len(written) == 1 and _is_integer_type(written[0]) and self.base is not None and self.base.is_float
 
     @property
     def is_counted(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ class Literal(NamedTuple):
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
     ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
     of whole numbers that coremltools holds as floats; ``real``: it certainly is a tensor of floats; ``counted``: it is a
-    tensor of floats that coremltools holds as integers."""
+    tensor of floats that coremltools holds as integers; ``cut``: it is a tensor of integers that certainly was one of floats,
+    of which a cast took the fractions."""
 
 
 class Refusal(NamedTuple):
@@ -57,6 +59,8 @@ class Refusal(NamedTuple):
     """Whether it is refused only where its tensor hangs on what the model is given."""
     instead: str | None = None
     """What to write in its place, as a sentence."""
+    rounds: bool = False
+    """Whether nothing but a rounding is wrong about what it converts to."""
     core_only: bool = False
     """Whether it converts with core ATen decompositions (``run_decompositions()``) only, and not with none (``run_decompositions({})``)."""
 
@@ -155,6 +159,13 @@ def is_below_float16(number: object) -> bool:
     return isinstance(number, float) and 0 < abs(number) < 2.0**-14
 
 
+def is_rounded_by_float16(number: object) -> bool:
+    """Whether float16 has a number's neighbours, and not the number itself."""
+    if not isinstance(number, float) or not 2.0**-14 <= abs(number) <= 65504.0:
+        return False
+    return bool(struct.unpack("<e", struct.pack("<e", number))[0] != number)
+
+
 def is_type(name: object) -> bool:
     """Whether a name is that of a dtype."""
     return (
@@ -205,6 +216,7 @@ _CONDITIONS: dict[str, Callable[[object], bool]] = {
         is_whole_factor,
         is_uneven,
         is_below_float16,
+        is_rounded_by_float16,
         is_type,
         has_negative,
         has_negative_part,

@@ -63,7 +63,7 @@ def _holds(entry: Refusal, use: Use) -> bool:
         if literal.form == "rank":
             # Of a layer it is what that is called with.
             argument = _rank(value if literal.at else use.source, use.beside)
-        elif literal.form in ("real", "counted"):
+        elif literal.form in _TYPES:
             argument = _TYPES[literal.form](value if literal.at else use.source)
         elif value is None:
             argument = literal.default
@@ -119,7 +119,13 @@ def _counted(value: Value | None) -> object:
     return True if parts and all(isinstance(part, Tensor) and part.is_counted for part in parts) else ABSENT
 
 
-_TYPES: dict[str, Callable[[Value | None], object]] = {"real": _real, "counted": _counted}
+def _cut(value: Value | None) -> object:
+    """Something where a tensor certainly holds the integers that a cast made of floating-point numbers."""
+    parts = alternatives(value) if value is not None else ()
+    return True if parts and all(isinstance(part, Tensor) and part.is_cut for part in parts) else ABSENT
+
+
+_TYPES: dict[str, Callable[[Value | None], object]] = {"real": _real, "counted": _counted, "cut": _cut}
 
 
 def _floats(value: Value) -> object:
