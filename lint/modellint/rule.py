@@ -250,6 +250,10 @@ class Rule:
         """The routes by which the model converts without a word into something else, if a finding of this rule is an error."""
         return self.silent if finding.severity is Severity.ERROR else ()
 
+    def may_hide(self, finding: Diagnostic) -> bool:
+        """Whether a comparison on a few inputs may miss what a finding of this rule tells."""
+        return self.hides
+
     def hints(self, operator: str) -> Iterable[Hint]:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""
         return ()

@@ -83,7 +83,7 @@ def faults(subject: Subject, rules: Mapping[str, Rule], findings: Sequence[Diagn
             "a place that is not known"
             if finding.path is None or finding.span is None
             else f"line {finding.span.row} of {PurePath(finding.path).name}",
-            rules[finding.code].hides,
+            rules[finding.code].may_hide(finding),
         )
         for finding in findings
         if finding.code in rules

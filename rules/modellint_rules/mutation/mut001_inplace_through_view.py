@@ -123,7 +123,7 @@ class InplaceThroughView(Rule):
                 yield code.finding(
                     self,
                     write.statement,
-                    "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it",
+                    _BEHIND_ELLIPSIS,
                     severity=severity,
                     statement=write.statement,
                     # Dimensions alone do not help where another name loses the write as well.
@@ -167,11 +167,21 @@ class InplaceThroughView(Rule):
             if item.is_behind_dots and not item.tensors and not item.masks:
                 yield subject.finding(
                     self,
-                    "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it",
+                    _BEHIND_ELLIPSIS,
                     at=item.call.place,
                     modules=[item.call.module],
                     advice="Write the dimensions out: `x[:, :, 1] = v`",
                 )
+
+    def may_hide(self, finding: Diagnostic) -> bool:
+        """A write that is lost may not show; one that goes elsewhere does, wherever it makes a difference."""
+        return finding.message != _BEHIND_ELLIPSIS
+
+
+
+_BEHIND_ELLIPSIS = (
+    "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it"
+)
 
 
 def _said(readings: list[Write], name: str) -> str:

@@ -22,8 +22,8 @@ class Substituting(TorchFunctionMode):
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
-    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. Parts of no length are not
-    joined to others. An operator that
+    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An assignment behind an ellipsis names every
+    dimension. Parts of no length are not joined to others. An operator that
     ``torch.library.custom_op`` made of a function in Python, for which there is no converter, is that function. A loop over the places
     that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
     that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
@@ -63,6 +63,9 @@ class Substituting(TorchFunctionMode):
         if function in _INDEXING and _is_chosen_by_list(args[1]):
             self.was_used = True
             args = (args[0], _by_places(args[1]), *args[2:])
+        if function is torch.Tensor.__setitem__ and (spelled := _spelled_out(args[0], args[1])) is not None:
+            self.was_used = True
+            args = (args[0], spelled, *args[2:])
         if function in _JOINING and self.fixed and (left := _without_empty(*args, **kwargs)):
             self.was_used = True
             args = (left, *args[1:])
@@ -195,6 +198,22 @@ def _by_places(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(map(_by_places, index))
     return [at for at, value in enumerate(index) if value] if _is_list_of_truths(index) else index
+
+
+def _spelled_out(tensor: Any, index: Any) -> Any:
+    """An index with a slice for each dimension that its ellipsis stands for; None without one, or with tensors or truth values in it.
+
+    coremltools counts the dimensions of what a trace assigns to from the first that the index names.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    others = [part for part in parts if part is not ...]
+    if len(others) != len(parts) - 1 or any(
+        isinstance(part, bool) or not isinstance(part, (int, slice, type(None))) for part in others
+    ):
+        return None
+    at = next(place for place, part in enumerate(parts) if part is ...)
+    stands_for = tensor.dim() - sum(part is not None for part in others)
+    return (*parts[:at], *[slice(None)] * stands_for, *parts[at + 1 :])
 
 
 _JOINING = (torch.cat, torch.concat, torch.concatenate)
