@@ -110,6 +110,9 @@ USES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "a rounded step": (lambda x: torch.arange(0.0, 1.2, 0.1) + x, MAP),
     "a step of float16": (lambda x: torch.arange(0.0, 6.0, 0.5) + x, MAP),
     "numbers in line": (lambda x: torch.linspace(0.0, 1.1, 12) + x, MAP),
+    "sixteen bits": (lambda x: (x * 90000).to(torch.int32).to(torch.int16), MAP),
+    "eight bits": (lambda x: (x * 900).to(torch.int32).to(torch.int8), MAP),
+    "bits enough": (lambda x: (x * 9).to(torch.int16).to(torch.int32), MAP),
     "a map of a number": (lambda x: torch.full_like(x, 0.1), MAP),
 }
 

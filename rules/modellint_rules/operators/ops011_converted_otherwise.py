@@ -144,7 +144,7 @@ class ConvertedOtherwise(Rule):
 _COMPARED = "`modellint verify` compares on more inputs, and `modellint export` tells whether its package agrees"
 _ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
-_BYTES = {"int8", "uint8"}
+_NARROW = {"int8", "uint8", "int16"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
 _WHOLE = {f"aten::{name}{mark}" for name in ("round", "floor", "ceil", "trunc", "sign") for mark in ("", "_")}
@@ -282,8 +282,8 @@ def _with_floats(name: str, x: Any, y: Any) -> str:
 
 
 def _cast(x: Any, output: Any, read: _Readers) -> str:
-    if output.dtype in _BYTES and x.dtype in _INTEGERS - {output.dtype}:
-        return "integers that a byte has no place for are cut off at its ends, and not wrapped"
+    if output.dtype in _NARROW and x.dtype in _INTEGERS - {output.dtype, *(_NARROW if output.dtype == "int16" else ())}:
+        return f"integers beyond the range of {output.dtype} are cut off at its ends, and not wrapped"
     back = [each for each in read.of(output) if each.name == "aten::_to_copy" and "float" in each.outputs[0].dtype]
     if "float" in x.dtype and output.dtype in _INTEGERS and back and not read.is_whole(x):
         return "a cast to integers and back is left out: write `trunc`"

@@ -22,11 +22,11 @@ class Substituting(TorchFunctionMode):
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
-    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An assignment behind an ellipsis names every
-    dimension. Parts of no length are not joined to others. An operator that
-    ``torch.library.custom_op`` made of a function in Python, for which there is no converter, is that function. A loop over the places
-    that ``nonzero`` finds along one axis (the experts that some token is sent to) goes over all there are, while ``over_all`` says so:
-    that what it does for the others is nothing, the example shows, and the comparison with the model on further inputs.
+    as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An assignment behind an
+    ellipsis names every dimension. Parts of no length are not joined to others. An operator that ``torch.library.custom_op`` made of a
+    function in Python, for which there is no converter, is that function. A loop over the places that ``nonzero`` finds along one axis
+    (the experts that some token is sent to) goes over all there are, while ``over_all`` says so: that what it does for the others is
+    nothing, the example shows, and the comparison with the model on further inputs.
     """
 
     def __init__(self, fixed: bool, has_converter: Callable[[str], bool] = lambda name: False) -> None:

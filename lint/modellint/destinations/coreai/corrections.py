@@ -162,15 +162,17 @@ def _of_floats(operator: Function, x: Tensor, y: Any) -> Any:
     return NotImplemented
 
 
-_BYTES = (torch.int8, torch.uint8)
+_NARROW = {torch.int8: 8, torch.uint8: 8, torch.int16: 16}
+"""Types of integers that a cast saturates to, and how many bits they have."""
 
 
 def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any:
-    """A cast: of integers to eight bits, which saturates; of floats to integers, which the converter deletes with one back."""
-    if dtype in _BYTES and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
+    """A cast: of integers to fewer bits, which saturates; of floats to integers, which the converter deletes with one back."""
+    bits = _NARROW.get(dtype) if dtype is not None else None
+    if bits is not None and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
         # Wrapped as PyTorch does it.
-        low = torch.bitwise_and(x.to(torch.int32), torch.full((), 255, dtype=torch.int32))
-        low = torch.where(low > 127, low - 256, low) if dtype is torch.int8 else low
+        low = torch.bitwise_and(x.to(torch.int32), torch.full((), 2**bits - 1, dtype=torch.int32))
+        low = low if dtype is torch.uint8 else torch.where(low >= 2 ** (bits - 1), low - 2**bits, low)
         return aten._to_copy.default(low, dtype=dtype, **rest)
     if dtype is None or dtype.is_floating_point or dtype is torch.bool or not x.dtype.is_floating_point:
         return NotImplemented
