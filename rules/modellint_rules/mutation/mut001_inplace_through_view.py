@@ -178,7 +178,6 @@ class InplaceThroughView(Rule):
         return finding.message != _BEHIND_ELLIPSIS
 
 
-
 _BEHIND_ELLIPSIS = (
     "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it"
 )
