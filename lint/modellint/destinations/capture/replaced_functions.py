@@ -14,6 +14,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture import packed_sequences
+
 
 class Substituting(TorchFunctionMode):
     """Mode in which functions that are captured as something else are replaced by equal ones that are not.
@@ -23,7 +25,8 @@ class Substituting(TorchFunctionMode):
     makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
     as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An assignment behind an
-    ellipsis names every dimension. Parts of no length are not joined to others. An operator that ``torch.library.custom_op`` made of a
+    ellipsis names every dimension. Parts of no length are not joined to others. Packed
+    sequences are padded rows. An operator that ``torch.library.custom_op`` made of a
     function in Python, for which there is no converter, is that function. A loop over the places that ``nonzero`` finds along one axis
     (the experts that some token is sent to) goes over all there are, while ``over_all`` says so: that what it does for the others is
     nothing, the example shows, and the comparison with the model on further inputs.
@@ -39,6 +42,7 @@ class Substituting(TorchFunctionMode):
         """What was done so far."""
         self.was_used = False
         """Whether anything was, noted or not."""
+        self._packed = packed_sequences.PackedSequences()
         self._found: dict[int, tuple[Any, int]] = {}
         self._rows: dict[int, Any] = {}
         """What is found from such a loop on: the rows of one place."""
@@ -53,6 +57,10 @@ class Substituting(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.fixed and (computed := self._packed.called(function, args, kwargs)) is not None:
+            self.was_used = True
+            self.notes[packed_sequences.NOTE] = None
+            return computed
         if isinstance(function, _OPERATORS) and (written := self._in_python(function, args, kwargs)) is not None:
             self.was_used = True
             with self:
