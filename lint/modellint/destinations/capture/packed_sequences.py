@@ -20,8 +20,7 @@ NOTE = (
     "whatever the longest row is"
 )
 _CELLS: dict[str, Callable[..., Any]] = {
-    name: getattr(torch._VF, name)  # type: ignore[attr-defined]
-    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    name: getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
 
 

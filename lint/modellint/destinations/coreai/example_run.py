@@ -51,7 +51,16 @@ class ExampleRun(NamedTuple):
         expected = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if len(expected) != len(self.outputs):
             return None
-        return any(error_over_scale(*pair) > _FAR for pair in zip(self.outputs, expected, strict=True))
+        return any(
+            error_over_scale(value, reference) > _FAR or _loses_infinity(value, reference)
+            for value, reference in zip(self.outputs, expected, strict=True)
+        )
+
+
+def _loses_infinity(value: Tensor, reference: Tensor) -> bool:
+    """Whether something else stands where a reference is infinite, which no scale measures."""
+    infinite = reference.isinf()
+    return bool(infinite.any()) and bool((value.reshape(reference.shape) != reference)[infinite].any())
 
 
 def example_run(process: ConverterProcess, converted: Converted, model: nn.Module, inputs: Inputs) -> ExampleRun:
