@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -134,8 +135,9 @@ def _masked(x: Tensor) -> Tensor:
     [
         (_masked, torch.randn(1, 1, 4, 8), "aten::scaled_dot_product_attention"),
         (lambda x: torch.remainder(x, 1 / x.relu()) + 1, torch.tensor([1.0, -2.0, 3.0]), "aten::remainder"),
+        (lambda x: torch.floor(x) * 2, torch.tensor([1.5, math.inf]), "aten::floor"),
     ],
-    ids=["a row that is masked whole", "a remainder by infinity"],
+    ids=["a row that is masked whole", "a remainder by infinity", "infinity rounded"],
 )
 def test_what_depends_on_values_shows_on_the_example(
     function: Callable[[Tensor], Tensor], x: Tensor, operator: str

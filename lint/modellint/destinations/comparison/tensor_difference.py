@@ -136,3 +136,11 @@ def error_over_scale(value: Tensor, reference: Tensor) -> float:
     if math.isnan(largest):
         return math.inf
     return 0.0 if largest == 0 else largest / scale if scale else math.inf
+
+
+def loses_infinity(value: Tensor, reference: Tensor) -> bool:
+    """Whether something else stands where a reference, of as many elements, is infinite, which no scale measures."""
+    infinite = reference.isinf()
+    if value.numel() != reference.numel():
+        return False
+    return bool(infinite.any()) and bool((value.reshape(reference.shape) != reference)[infinite].any())

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied, copied_inputs
-from modellint.destinations.comparison.tensor_difference import error_over_scale
+from modellint.destinations.comparison.tensor_difference import error_over_scale, loses_infinity
 from modellint.destinations.coreai.conversion import blockers_at
 from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame, Hung
 from modellint.destinations.coreai.interpreted_program import program_of
@@ -52,15 +52,9 @@ class ExampleRun(NamedTuple):
         if len(expected) != len(self.outputs):
             return None
         return any(
-            error_over_scale(value, reference) > _FAR or _loses_infinity(value, reference)
+            error_over_scale(value, reference) > _FAR or loses_infinity(value, reference)
             for value, reference in zip(self.outputs, expected, strict=True)
         )
-
-
-def _loses_infinity(value: Tensor, reference: Tensor) -> bool:
-    """Whether something else stands where a reference is infinite, which no scale measures."""
-    infinite = reference.isinf()
-    return bool(infinite.any()) and bool((value.reshape(reference.shape) != reference)[infinite].any())
 
 
 def example_run(process: ConverterProcess, converted: Converted, model: nn.Module, inputs: Inputs) -> ExampleRun:

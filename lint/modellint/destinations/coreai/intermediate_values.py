@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modellint.destinations.comparison.tensor_difference import LIMIT, error_over_scale
+from modellint.destinations.comparison.tensor_difference import LIMIT, error_over_scale, loses_infinity
 
 ABOVE_NOISE = 10.0
 """By how much an error has to exceed that of rounding."""
@@ -159,6 +160,8 @@ def _first_alone(wanted: Sequence[Any], off: Callable[[Any], float | None]) -> t
 
 
 def _error(value: Tensor, right: Tensor, around: Tensor) -> float | None:
+    if loses_infinity(value, right) and not loses_infinity(around, right):
+        return math.inf
     error = error_over_scale(value, right)
     return error if error > LIMIT and error > ABOVE_NOISE * error_over_scale(around, right) else None
 
