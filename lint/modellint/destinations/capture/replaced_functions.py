@@ -156,10 +156,15 @@ def _of_custom(name: str) -> Callable[..., Any] | None:
 def _takes_fake_tensors(function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
     """Whether a function calls PyTorch alone: what leaves it (NumPy, a compiled kernel) has no tensors without values."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def like(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
     try:
-        with FakeTensorMode() as fake, torch.no_grad():
-            function(*pytree.tree_map_only(torch.Tensor, fake.from_tensor, args), **dict(kwargs))
+        # A capture that is under way does not see it.
+        with _disable_current_modes(), FakeTensorMode(), torch.no_grad():
+            function(*pytree.tree_map_only(torch.Tensor, like, args), **pytree.tree_map_only(torch.Tensor, like, kwargs))
     except Exception:
         return False
     return True
