@@ -164,7 +164,9 @@ def _takes_fake_tensors(function: Callable[..., Any], args: Any, kwargs: Any) ->
     try:
         # A capture that is under way does not see it.
         with _disable_current_modes(), FakeTensorMode(), torch.no_grad():
-            function(*pytree.tree_map_only(torch.Tensor, like, args), **pytree.tree_map_only(torch.Tensor, like, kwargs))
+            function(
+                *pytree.tree_map_only(torch.Tensor, like, args), **pytree.tree_map_only(torch.Tensor, like, kwargs)
+            )
     except Exception:
         return False
     return True

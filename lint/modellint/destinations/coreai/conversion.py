@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -230,11 +231,22 @@ def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:
     return Blocker(refusal.kind, node.operator, refusal.message, place, modules)
 
 
+def _by(blocker: Blocker) -> str:
+    """What is known of the operator that ends a process, behind what that did."""
+    if blocker.operator is None:
+        return ""
+    place = blocker.place
+    where = "" if place is None or place.span is None else f" at line {place.span.row} of {PurePath(place.path).name}"
+    return f" by {blocker.operator}{where}"
+
+
 def reasons(blockers: Iterable[Blocker]) -> str:
     """Why a model does not convert, in a line."""
     told: dict[str, Any] = {}
     for blocker in blockers:
-        told[blocker.operator if blocker.kind == "missing" and blocker.operator else blocker.message] = blocker.kind
+        what = blocker.operator if blocker.kind == "missing" and blocker.operator else blocker.message
+        # What only an export converts, no finding tells the line of.
+        told[what + _by(blocker) if blocker.kind == "crash" else what] = blocker.kind
     missing = [what for what, kind in told.items() if kind == "missing"]
     rest = [what for what, kind in told.items() if kind != "missing"]
     return "; ".join([*([f"no converter for {', '.join(missing)}"] if missing else []), *rest])
