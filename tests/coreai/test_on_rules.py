@@ -156,9 +156,10 @@ def test_what_depends_on_values_shows_on_the_example(
         lambda x: {"parts": (x.exp(), None), "first": x[0]},
         lambda x: torch.argsort(x, stable=True),
         lambda x: x + torch.rand_like(x),
-        lambda x: (x * 4.5).round().int().float(),
+        lambda x: (x * 4.5).round().clamp(-2, 2).int().float(),
+        lambda x: (x // 2.0).int().float() + (x > 0).float().int().float(),
     ],
-    ids=["like it", "other than tensors", "places", "random", "whole"],
+    ids=["like it", "other than tensors", "places", "random", "whole", "whole besides"],
 )
 def test_nothing_is_said_of_what_is_right_or_cannot_be_compared(function: Callable[[Tensor], Tensor]) -> None:
     x = torch.randn(5, generator=torch.Generator().manual_seed(0))
@@ -235,6 +236,28 @@ def test_uses_that_literals_show_are_wrong_and_found_in_source(use: Refusal, tmp
     ],
 )
 def test_uses_beside_them_are_right(expression: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
+    assert not modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(x * 2.0).round().clamp(-8, 8).int().float()",
+        "(x.long() * 2.0).long().float()",
+        "(x > 0.5).float().long().float()",
+        "(x.argmax(-1, keepdim=True) * 1.0).int().float()",
+        "(x // 2.0).int().float()",
+        "(x * 1.5).floor_().long().float()",
+        "torch.zeros(3).int().float()",
+        "torch.where(x > 0, 0.1, x.half())",
+        "x.half().masked_fill(x > 0, 0.1)",
+        "torch.zeros(3, dtype=torch.long).index_fill(0, x.long(), 0.1)",
+        "torch.arange(0.0, 3.0, 0.3, dtype=torch.float16)",
+    ],
+)
+def test_what_has_no_fractions_to_lose_is_not_found_in_source(expression: str, tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
     assert not modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics

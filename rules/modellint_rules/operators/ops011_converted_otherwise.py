@@ -147,7 +147,28 @@ _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
 _NARROW = {"int8", "uint8", "int16"}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
-_WHOLE = {f"aten::{name}{mark}" for name in ("round", "floor", "ceil", "trunc", "sign") for mark in ("", "_")}
+_ROUNDING = {f"aten::{name}" for name in ("round", "floor", "ceil", "trunc", "sign", "floor_divide")}
+_KEEPING_WHOLE = {
+    f"aten::{name}"
+    for name in (
+        *("clamp", "clamp_min", "clamp_max", "relu", "hardtanh", "neg", "abs", "add", "sub", "mul", "_to_copy", "to"),
+        *("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "flatten", "squeeze", "unsqueeze", "expand"),
+        *(
+            "slice",
+            "select",
+            "clone",
+            "contiguous",
+            "detach",
+            "alias",
+            "zeros",
+            "ones",
+            "eye",
+            "zeros_like",
+            "ones_like",
+        ),
+    )
+}
+"""Operators that give whole numbers of whole numbers."""
 _SCALED = {f"aten::{name}" for name in ("add", "add_", "sub", "sub_", "rsub")}
 _PUTS = {"aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 _NUMBERS = {
@@ -173,8 +194,11 @@ class _Readers:
         self._readers: dict[int, list[Operator]] = {}
         self._whole: set[int] = set()
         for operator in operators:
-            if operator.name in _WHOLE:
-                self._whole |= {fact.tensor for fact in _tensors(operator.outputs)}
+            made = {fact.tensor for fact in _tensors(operator.outputs)}
+            if self._gives_whole(operator):
+                self._whole |= made
+            else:
+                self._whole -= made
             for fact in _tensors((operator.arguments, operator.keywords)):
                 self._readers.setdefault(fact.tensor, []).append(operator)
         self._returned = {fact.tensor for fact in _tensors(output)}
@@ -183,8 +207,16 @@ class _Readers:
         return self._readers.get(fact.tensor, [])
 
     def is_whole(self, fact: Any) -> bool:
-        """Whether an operator that rounds has made it."""
-        return fact.tensor in self._whole
+        """Whether it certainly holds whole numbers where it was read last."""
+        return fact.tensor in self._whole or "float" not in fact.dtype
+
+    def _gives_whole(self, operator: Operator) -> bool:
+        name = operator.name.removesuffix("_")
+        given = [*_tensors((operator.arguments, operator.keywords))]
+        numbers = [each for each in operator.arguments if isinstance(each, float)]
+        if name in _ROUNDING or (name == "aten::div" and operator.keywords.get("rounding_mode")):
+            return True
+        return name in _KEEPING_WHOLE and all(map(self.is_whole, given)) and all(map(float.is_integer, numbers))
 
     def is_read(self, fact: Any) -> bool:
         return fact.tensor in self._returned or bool(self.of(fact))

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture import packed_sequences
 from modellint.destinations.capture.autograd_functions import forward_alone
 from modellint.destinations.capture.complex_numbers.mode import (
     NOTE,
@@ -101,7 +102,11 @@ def _run(
             return model(*inputs.args, **inputs.kwargs)
 
     def alike(holds_pairs: bool = False) -> Any:
-        return _with_loops_over_all(substituting, lambda: run(holds_pairs))
+        try:
+            return _with_loops_over_all(substituting, lambda: run(holds_pairs))
+        except packed_sequences.Unknown:
+            substituting.leave_packed()
+            return _with_loops_over_all(substituting, lambda: run(holds_pairs))
 
     with ExitStack() as real:
         held = real.enter_context(without_complex_tensors(model))

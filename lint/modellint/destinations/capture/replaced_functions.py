@@ -57,7 +57,7 @@ class Substituting(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.fixed and (computed := self._packed.called(function, args, kwargs)) is not None:
+        if self.fixed and (computed := self._packed.called(function, args, kwargs)) is not NotImplemented:
             self.was_used = True
             self.notes[packed_sequences.NOTE] = None
             return computed
@@ -125,6 +125,11 @@ class Substituting(TorchFunctionMode):
             if is_captured:
                 self.notes[f"{name} is what its function in Python computes"] = None
         return self._written[name]
+
+    def leave_packed(self) -> None:
+        """Leave packed sequences to PyTorch."""
+        self._packed.is_left = True
+        self.notes.pop(packed_sequences.NOTE, None)
 
     def told_of_loops(self) -> tuple[str, ...]:
         """A note of loops that go over all places."""

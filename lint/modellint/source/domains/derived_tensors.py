@@ -67,7 +67,7 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         batch=batch_of(parts),
         shown=any(part.shown for part in parts),
     )
-    if name in TO_INTEGERS and parts and all(part.is_float for part in parts):
+    if name in TO_INTEGERS and parts and all(part.is_fractional for part in parts):
         made.told = {CUT: True}
     return made
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.domains.symbolic_numbers import Size
-from modellint.source.domains.tensors import Tensor
+from modellint.source.domains.tensors import FORGOTTEN, Tensor
 from modellint.source.engine.abstract_values import Const, Method, Number, Value, alternatives
 from modellint.source.syntax.ast_walk import walk
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 COUNTED = "counted"
 """Under this is told of a tensor that it is one."""
-_FORGOTTEN = "not counted"
-"""Under this is told that a tensor, and what it is a view of, was changed in place."""
 _FLOATS = frozenset(f"torch.{name}" for name in ("float", "float16", "float32", "float64", "half", "double"))
 KEEPING = frozenset({"repeat", "flip", "clone", "contiguous", "cumsum", "neg", "square"})
 """Operators whose result coremltools gives the type of what they are given."""
@@ -61,10 +59,10 @@ def forget(tensor: Tensor) -> None:
     part: Tensor | None = tensor
     while part is not None:
         told = part.told = part.told if part.told is not None else {}
-        if told.pop(COUNTED, None) is None and _FORGOTTEN in told:
+        if told.pop(COUNTED, None) is None and FORGOTTEN in told:
             # So are those behind it: the views of a long chain are each written to.
             return
-        told[_FORGOTTEN] = True
+        told[FORGOTTEN] = True
         part = part.base
 
 

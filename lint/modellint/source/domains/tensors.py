@@ -18,8 +18,44 @@ _OF_FLOATS = frozenset(
     | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
 )
 """Operators that give floating-point numbers of whatever they are given."""
+_OF_FRACTIONS = frozenset(
+    {
+        "softmax",
+        "log_softmax",
+        "sigmoid",
+        "tanh",
+        "exp",
+        "sqrt",
+        "rsqrt",
+        "log",
+        "layer_norm",
+        "normalize",
+        "cdist",
+        "sin",
+        "cos",
+    }
+    | {"true_divide", "mean", "var", "std", "norm", "gelu", "rand", "randn", "rand_like", "randn_like"}
+)
+"""Operators that give fractions of whole numbers, too."""
+_LAYERS_OF_FRACTIONS = (
+    "Linear",
+    "Conv",
+    "LayerNorm",
+    "BatchNorm",
+    "GroupNorm",
+    "Sigmoid",
+    "Tanh",
+    "Softmax",
+    "GELU",
+    "SiLU",
+)
+_VIEWS = frozenset(
+    {"view", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze", "expand", "contiguous", "detach"}
+)
 _CASTS = frozenset({"to", "type", "float", "half", "double", "cuda", "cpu", "type_as"})
 TO_INTEGERS = frozenset({"int", "long", "short"})
+FORGOTTEN = "not counted"
+"""Under this is told that a tensor, and what it is a view of, was changed in place."""
 CUT = "cut"
 """Under this is told of a tensor of integers that it is one of floats without their fractions."""
 _OF_INTEGERS = frozenset(f"{name}Tensor" for name in ("Byte", "Char", "Short", "Int", "Long", "Bool"))
@@ -33,12 +69,17 @@ def _is_integer_type(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node) in {f"torch.{name}" for name in names}
 
 
-def _gives_floats(node: ast.BinOp) -> bool:
-    """Whether an operator on a tensor gives floating-point numbers whatever that holds: a quotient does, and a literal with a point."""
-    sides = (node.left, node.right)
-    return isinstance(node.op, ast.Div) or any(
-        isinstance(side, ast.Constant) and isinstance(side.value, float) for side in sides
-    )
+def _is_fractional(node: ast.AST | None) -> bool:
+    """Whether an operator on a tensor gives fractions of whole numbers too: a quotient does, and a literal that has one."""
+    if not isinstance(node, ast.BinOp):
+        return False
+    literals = [
+        side.value
+        for side in (node.left, node.right)
+        if isinstance(side, ast.Constant) and isinstance(side.value, float)
+    ]
+    by_literal = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) and any(value % 1 for value in literals)
+    return isinstance(node.op, ast.Div) or by_literal
 
 
 class Tensor(Instance):
@@ -133,11 +174,22 @@ class Tensor(Instance):
                 return True
             if name[:1].isupper():
                 return name not in _OF_INTEGERS
-            if isinstance(part.node, ast.BinOp) and _gives_floats(part.node):
+            if isinstance(part.node, ast.BinOp) and isinstance(part.node.op, ast.Div):
                 return True
             if name in _OF_DEFAULT_TYPE and isinstance(part.node, ast.Call):
                 return all(word.arg not in ("dtype", None) for word in part.node.keywords)
             part = part.base if name not in ("to", "type") else None
+        return False
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether it certainly holds floating-point numbers that are not whole for whole operands, and that nothing has rounded."""
+        part: Tensor | None = self
+        while part is not None and (part.told is None or FORGOTTEN not in part.told):
+            name = part.made_by
+            if name in _OF_FRACTIONS or name.startswith(_LAYERS_OF_FRACTIONS) or _is_fractional(part.node):
+                return True
+            part = part.base if name in _VIEWS else None
         return False
 
     @property
@@ -146,7 +198,7 @@ class Tensor(Instance):
         if self.made_by not in ("to", "type") or not isinstance(self.node, ast.Call):
             return self.told is not None and CUT in self.told
         written = [*self.node.args[:1], *(word.value for word in self.node.keywords if word.arg == "dtype")]
-        return len(written) == 1 and _is_integer_type(written[0]) and self.base is not None and self.base.is_float
+        return len(written) == 1 and _is_integer_type(written[0]) and self.base is not None and self.base.is_fractional
 
     @property
     def is_counted(self) -> bool:

@@ -25,8 +25,8 @@ class Literal(NamedTuple):
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
     ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
     of whole numbers that coremltools holds as floats; ``real``: it certainly is a tensor of floats; ``counted``: it is a
-    tensor of floats that coremltools holds as integers; ``cut``: it is a tensor of integers that certainly was one of floats,
-    of which a cast took the fractions."""
+    tensor of floats that coremltools holds as integers; ``cut``: it is a tensor of integers that certainly was one of fractions,
+    which a cast took; ``single``: it is not known to be of another type than single precision."""
 
 
 class Refusal(NamedTuple):

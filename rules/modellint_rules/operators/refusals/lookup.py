@@ -125,7 +125,33 @@ def _cut(value: Value | None) -> object:
     return True if parts and all(isinstance(part, Tensor) and part.is_cut for part in parts) else ABSENT
 
 
-_TYPES: dict[str, Callable[[Value | None], object]] = {"real": _real, "counted": _counted, "cut": _cut}
+def _single(value: Value | None) -> object:
+    """Something unless a tensor is known to be of another type than single precision."""
+    parts = alternatives(value) if value is not None else ()
+    return ABSENT if not parts or any(isinstance(part, Tensor) and _is_of_other_type(part) for part in parts) else True
+
+
+def _is_of_other_type(tensor: Tensor) -> bool:
+    if tensor.made_by in _OTHER_TYPES:
+        return True
+    call = tensor.node
+    if not isinstance(call, ast.Call) or tensor.made_by not in ("to", "type", *_FACTORIES):
+        return False
+    # A device may stand there, too: of what is not known nothing is said.
+    written = [*(call.args[:1] if tensor.made_by in ("to", "type") else ()), *(word.value for word in call.keywords)]
+    return any(ast.unparse(each) not in ("torch.float32", "torch.float") for each in written)
+
+
+_OTHER_TYPES = frozenset(
+    {"half", "bfloat16", "double", "long", "int", "short", "byte", "char", "bool", "argmax", "argmin"}
+)
+_FACTORIES = ("zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "arange", "tensor", "randint")
+_TYPES: dict[str, Callable[[Value | None], object]] = {
+    "real": _real,
+    "counted": _counted,
+    "cut": _cut,
+    "single": _single,
+}
 
 
 def _floats(value: Value) -> object:
