@@ -7,8 +7,9 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -218,6 +219,12 @@ def test_uses_that_literals_show_are_wrong_and_found_in_source(use: Refusal, tmp
     assert modellint.verify(module.Net().eval(), (x,), destination="coreai").verdict == "differs"
 
 
+def _found_in_source(expression: str, folder: Path) -> Sequence[Any]:
+    file = folder / "model.py"
+    (folder / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
+    return modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -236,9 +243,7 @@ def test_uses_that_literals_show_are_wrong_and_found_in_source(use: Refusal, tmp
     ],
 )
 def test_uses_beside_them_are_right(expression: str, tmp_path: Path) -> None:
-    file = tmp_path / "model.py"
-    (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
-    assert not modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics
+    assert not _found_in_source(expression, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +263,4 @@ def test_uses_beside_them_are_right(expression: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_has_no_fractions_to_lose_is_not_found_in_source(expression: str, tmp_path: Path) -> None:
-    file = tmp_path / "model.py"
-    (tmp_path / "modellint.toml").write_text('destination = "coreai"\nselect = ["OPS011"]\n', "utf-8")
-    assert not modellint.check_source(TEXT.format(layer="nn.Identity()", expression=expression), str(file)).diagnostics
+    assert not _found_in_source(expression, tmp_path)

@@ -144,7 +144,7 @@ class ConvertedOtherwise(Rule):
 _COMPARED = "`modellint verify` compares on more inputs, and `modellint export` tells whether its package agrees"
 _ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint8"}
-_NARROW = {"int8", "uint8", "int16"}
+_BITS = {"int8": 8, "uint8": 8, "int16": 16}
 _COMPARISONS = {f"aten::{name}" for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _WITH_FLOATS = {"aten::add", "aten::sub", "aten::mul", "aten::div", *_COMPARISONS}
 _ROUNDING = {f"aten::{name}" for name in ("round", "floor", "ceil", "trunc", "sign", "floor_divide")}
@@ -153,19 +153,8 @@ _KEEPING_WHOLE = {
     for name in (
         *("clamp", "clamp_min", "clamp_max", "relu", "hardtanh", "neg", "abs", "add", "sub", "mul", "_to_copy", "to"),
         *("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "flatten", "squeeze", "unsqueeze", "expand"),
-        *(
-            "slice",
-            "select",
-            "clone",
-            "contiguous",
-            "detach",
-            "alias",
-            "zeros",
-            "ones",
-            "eye",
-            "zeros_like",
-            "ones_like",
-        ),
+        *("slice", "select", "clone", "contiguous", "detach", "alias", "zeros", "ones", "eye"),
+        *("zeros_like", "ones_like"),
     )
 }
 """Operators that give whole numbers of whole numbers."""
@@ -193,7 +182,10 @@ class _Readers:
     def __init__(self, operators: tuple[Operator, ...], output: Any) -> None:
         self._readers: dict[int, list[Operator]] = {}
         self._whole: set[int] = set()
+        self._of_whole: set[int] = set()
         for operator in operators:
+            if all(map(self._is_whole, _tensors(operator.arguments))):
+                self._of_whole.add(id(operator))
             made = {fact.tensor for fact in _tensors(operator.outputs)}
             if self._gives_whole(operator):
                 self._whole |= made
@@ -206,17 +198,19 @@ class _Readers:
     def of(self, fact: Any) -> list[Operator]:
         return self._readers.get(fact.tensor, [])
 
-    def is_whole(self, fact: Any) -> bool:
-        """Whether it certainly holds whole numbers where it was read last."""
+    def is_of_whole(self, operator: Operator) -> bool:
+        """Whether an operator of the run is given nothing but whole numbers, as those before it show."""
+        return id(operator) in self._of_whole
+
+    def _is_whole(self, fact: Any) -> bool:
         return fact.tensor in self._whole or "float" not in fact.dtype
 
     def _gives_whole(self, operator: Operator) -> bool:
         name = operator.name.removesuffix("_")
-        given = [*_tensors((operator.arguments, operator.keywords))]
-        numbers = [each for each in operator.arguments if isinstance(each, float)]
         if name in _ROUNDING or (name == "aten::div" and operator.keywords.get("rounding_mode")):
             return True
-        return name in _KEEPING_WHOLE and all(map(self.is_whole, given)) and all(map(float.is_integer, numbers))
+        numbers = [each for each in (*operator.arguments, *operator.keywords.values()) if isinstance(each, float)]
+        return name in _KEEPING_WHOLE and self.is_of_whole(operator) and all(map(float.is_integer, numbers))
 
     def is_read(self, fact: Any) -> bool:
         return fact.tensor in self._returned or bool(self.of(fact))
@@ -245,7 +239,7 @@ def _wrong(operator: Operator, read: _Readers) -> str:
     if name in _WITH_FLOATS and len(arguments) > 1:
         return _with_floats(name, x, arguments[1])
     if name == "aten::_to_copy":
-        return _cast(x, output, read)
+        return _cast(operator, x, output, read)
     if name == "aten::bitwise_not" and x.dtype == "uint8":
         return "the complement of a byte is that of a signed number"
     if _NEAREST.match(name) and any(new % old for new, old in zip(output.shape[2:], x.shape[2:], strict=True)):
@@ -313,11 +307,12 @@ def _with_floats(name: str, x: Any, y: Any) -> str:
     return ""
 
 
-def _cast(x: Any, output: Any, read: _Readers) -> str:
-    if output.dtype in _NARROW and x.dtype in _INTEGERS - {output.dtype, *(_NARROW if output.dtype == "int16" else ())}:
+def _cast(operator: Operator, x: Any, output: Any, read: _Readers) -> str:
+    bits = _BITS.get(output.dtype, 64)
+    if bits < 32 and x.dtype in _INTEGERS - {output.dtype} and _BITS.get(x.dtype, 32) >= bits:
         return f"integers beyond the range of {output.dtype} are cut off at its ends, and not wrapped"
     back = [each for each in read.of(output) if each.name == "aten::_to_copy" and "float" in each.outputs[0].dtype]
-    if "float" in x.dtype and output.dtype in _INTEGERS and back and not read.is_whole(x):
+    if "float" in x.dtype and output.dtype in _INTEGERS and back and not read.is_of_whole(operator):
         return "a cast to integers and back is left out: write `trunc`"
     return ""
 

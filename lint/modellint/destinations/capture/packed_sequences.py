@@ -142,21 +142,8 @@ class PackedSequences:
 _OF_ANY = frozenset({"device", "dtype", "dim", "ndim", "is_cuda", "is_floating_point", "layout", "requires_grad"})
 """Of what stands for a packed sequence these are as of one."""
 _ROW_BY_ROW = frozenset(
-    {
-        "linear",
-        "embedding",
-        "layer_norm",
-        "dropout",
-        "relu",
-        "relu_",
-        "leaky_relu",
-        "elu",
-        "gelu",
-        "silu",
-        "tanh",
-        "sigmoid",
-    }
-    | {"clone", "contiguous", "detach", "float"}
+    {"linear", "embedding", "layer_norm", "dropout", "relu", "relu_", "leaky_relu", "elu", "gelu", "silu", "tanh"}
+    | {"sigmoid", "clone", "contiguous", "detach", "float"}
 )
 """Functions that make a row of one row, whatever the others are."""
 

@@ -169,7 +169,8 @@ _NARROW = {torch.int8: 8, torch.uint8: 8, torch.int16: 16}
 def _to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **rest: Any) -> Any:
     """A cast: of integers to fewer bits, which saturates; of floats to integers, which the converter deletes with one back."""
     bits = _NARROW.get(dtype) if dtype is not None else None
-    if bits is not None and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
+    is_narrower = bits is not None and _NARROW.get(x.dtype, 32) >= bits
+    if bits is not None and is_narrower and not x.dtype.is_floating_point and x.dtype not in (torch.bool, dtype):
         # Wrapped as PyTorch does it.
         low = torch.bitwise_and(x.to(torch.int32), torch.full((), 2**bits - 1, dtype=torch.int32))
         low = low if dtype is torch.uint8 else torch.where(low >= 2 ** (bits - 1), low - 2**bits, low)

@@ -6,51 +6,25 @@ import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.domains.memory_layout import ONE, is_fixed
+from modellint.source.domains.operator_sets import VIEWS
 from modellint.source.engine.abstract_values import Instance, Value
 
 if TYPE_CHECKING:
     from modellint.source.domains.memory_layout import Dim, Layout
     from modellint.source.engine.abstract_values import Callee
 
-_OF_FLOATS = frozenset(
-    {"matmul", "bmm", "baddbmm", "softmax", "log_softmax", "linear", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "log"}
-    | {"float", "half", "layer_norm", "normalize", "cdist", "div", "true_divide", "mean", "var", "std", "norm", "gelu"}
-    | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
-)
-"""Operators that give floating-point numbers of whatever they are given."""
 _OF_FRACTIONS = frozenset(
-    {
-        "softmax",
-        "log_softmax",
-        "sigmoid",
-        "tanh",
-        "exp",
-        "sqrt",
-        "rsqrt",
-        "log",
-        "layer_norm",
-        "normalize",
-        "cdist",
-        "sin",
-        "cos",
-    }
-    | {"true_divide", "mean", "var", "std", "norm", "gelu", "rand", "randn", "rand_like", "randn_like"}
+    {"softmax", "log_softmax", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "log", "layer_norm", "normalize", "cdist"}
+    | {"true_divide", "mean", "var", "std", "norm", "gelu", "rand", "randn", "rand_like", "randn_like", "sin", "cos"}
 )
 """Operators that give fractions of whole numbers, too."""
+_OF_FLOATS = _OF_FRACTIONS | {
+    *("matmul", "bmm", "baddbmm", "linear", "float", "half", "div", "scaled_dot_product_attention", "interpolate")
+}
+"""Operators that give floating-point numbers of whatever they are given."""
 _LAYERS_OF_FRACTIONS = (
-    "Linear",
-    "Conv",
-    "LayerNorm",
-    "BatchNorm",
-    "GroupNorm",
-    "Sigmoid",
-    "Tanh",
-    "Softmax",
-    "GELU",
-    "SiLU",
-)
-_VIEWS = frozenset(
-    {"view", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze", "expand", "contiguous", "detach"}
+    *("Linear", "Conv", "LayerNorm", "BatchNorm", "GroupNorm"),
+    *("Sigmoid", "Tanh", "Softmax", "GELU", "SiLU"),
 )
 _CASTS = frozenset({"to", "type", "float", "half", "double", "cuda", "cpu", "type_as"})
 TO_INTEGERS = frozenset({"int", "long", "short"})
@@ -189,7 +163,7 @@ class Tensor(Instance):
             name = part.made_by
             if name in _OF_FRACTIONS or name.startswith(_LAYERS_OF_FRACTIONS) or _is_fractional(part.node):
                 return True
-            part = part.base if name in _VIEWS else None
+            part = part.base if name in VIEWS else None
         return False
 
     @property
