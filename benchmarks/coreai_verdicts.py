@@ -193,7 +193,8 @@ def models(kind: str, folder: str = "") -> Iterator[tuple[str, Any]]:
 class Truth:
     """What coreai-torch and its runtime do by themselves, in a process that they may end."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 600) -> None:
+        self._seconds = seconds
         self._pool = _pool()
 
     def of(self, kind: str, folder: str, name: str) -> dict[str, Any]:
@@ -221,12 +222,16 @@ class Truth:
     def done(self, work: Callable[..., dict[str, Any]], *arguments: str) -> dict[str, Any]:
         """What a function of this module or of another comes to, in that process."""
         try:
-            return self._pool.submit(work, *arguments).result(timeout=600)
+            return self._pool.submit(work, *arguments).result(timeout=self._seconds)
         except (BrokenProcessPool, TimeoutError) as error:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = _pool()
             died = isinstance(error, BrokenProcessPool)
-            return {"runs": False, "stage": "run", "message": "the process died" if died else "it did not end in 600 s"}
+            return {
+                "runs": False,
+                "stage": "run",
+                "message": "the process died" if died else f"it did not end in {self._seconds:g} s",
+            }
 
 
 def _pool() -> ProcessPoolExecutor:

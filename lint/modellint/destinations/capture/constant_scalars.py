@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.destinations.capture import found_rows, torch_export
+from modellint.destinations.capture import eager_path, found_rows, torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 from modellint.live.capture.jit_trace import TAKING
 
@@ -389,8 +389,22 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
     """An export, and what was done for it: where it stops at a branch on a scalar, those of constants are answered, or a mask finds rows.
 
     ``as_example``: where that is not enough, those of inputs too, as in the example. What comes of it has to be compared on others.
-    They may depend on a size: none is answered where a size is flexible. Raises whatever ``torch.export`` raises.
+    They may depend on a size: none is answered where a size is flexible. A model that asks whether it is compiled, and cannot be
+    captured on the path that it takes then, is captured on the other one. Raises whatever ``torch.export`` raises.
     """
+    with eager_path.noticed() as queries:
+        try:
+            return _exported(model, inputs, as_example)
+        except Exception as error:
+            reason = error
+    if queries:
+        with eager_path.taken(), suppress(Exception):
+            program, notes = _exported(model, inputs, as_example)
+            return program, (*notes, eager_path.NOTE)
+    raise reason
+
+
+def _exported(model: nn.Module, inputs: Inputs, as_example: bool) -> tuple[Any, tuple[str, ...]]:
     try:
         program = torch_export.exported(model, inputs)
     except Exception as error:
