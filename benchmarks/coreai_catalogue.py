@@ -150,7 +150,8 @@ def exported(model: Any, given: Any) -> dict[str, Any]:
         try:
             done = modellint.export(model, given, destination="coreai", output=f"{folder}/net.aimodel")
         except modellint.ExportError as error:
-            return {"verdict": "refused", "reason": str(error)[:600]}
+            text = str(error)
+            return {"verdict": "refused", "reason": text if len(text) < 1000 else f"{text[:400]} … {text[-600:]}"}
         except Exception as error:
             return {"verdict": "raised", "reason": f"{type(error).__name__}: {error}"[:300]}
     verification = done.verification

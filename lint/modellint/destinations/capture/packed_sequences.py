@@ -8,6 +8,7 @@ for a packed sequence, all of them are left to PyTorch.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -23,6 +24,7 @@ NOTE = (
     "packed sequences are rows of the input's length, masked behind their own: with `total_length=x.shape[1]` they are unpacked alike "
     "whatever the longest row is"
 )
+_HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120
 _CELLS: dict[str, Callable[..., Any]] = {
     name: getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
@@ -148,8 +150,11 @@ _ROW_BY_ROW = frozenset(
 """Functions that make a row of one row, whatever the others are."""
 
 
-def _asks_a_layer(frame: FrameType) -> bool:
-    return frame.f_code.co_filename == rnn.__file__
+def _asks_a_layer(frame: FrameType | None) -> bool:
+    # Another mode may stand between.
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == rnn.__file__
 
 
 def _has_values(tensor: Tensor) -> bool:
