@@ -34,6 +34,29 @@ class Refused(nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
+class Experts(nn.ModuleDict):
+    """Experts that are named by the number of the one that is asked for: as in Switch Transformers."""
+
+    def __init__(self) -> None:
+        super().__init__({f"expert_{number}": nn.Linear(4, 4) for number in range(3)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = nn.functional.one_hot((x.sum(-1) > 0).long(), 3)
+        result = torch.zeros_like(x)
+        for number in (chosen.sum(0) > 0).nonzero():
+            rows = torch.where(chosen[:, number].squeeze(-1))[0]
+            result.index_add_(0, rows, self[f"expert_{number[0]}"](x[rows]))
+        return result
+
+
+def test_a_module_is_found_by_a_name_that_a_number_is_written_into(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.tensor([[1.0, 2, 3, 4], [-1, -2, -3, -4], [1, -2, 3, 1]])
+    result = modellint.export(Experts().eval(), x, frontend="export", output=tmp_path / "net.mlpackage")
+    assert result.verification is not None
+    assert result.verification.verdict == "agrees"
+
+
 @pytest.mark.parametrize("query", ["is_compiling", "is_exporting", "old is_compiling"])
 def test_the_path_of_a_run_is_captured(query: str, tmp_path: Path) -> None:
     model = Masked(query).eval()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -91,6 +92,9 @@ class Substituting(TorchFunctionMode):
                 self.was_used = True
                 self.notes["an embedding shortens the rows that it gives, and its weights stay as they are"] = None
                 return _shortened(function(*args[:2]), limit, *rest)
+        if function is torch.Tensor.__format__ and isinstance(args[0], FakeTensor) and args[0].constant is not None:
+            # A module's name, as `self[f"expert_{index}"]`: what stands for a tensor in an export is written as no number.
+            return function(args[0].constant, *args[1:])
         if function in _FINDING and self.fixed and not any(kwargs.values()) and args[0].dim() == 1:
             places = function(*args, **kwargs)
             # Kept with its address, which stands for it.
