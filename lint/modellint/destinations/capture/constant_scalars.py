@@ -62,7 +62,7 @@ _ASSERTING = {
 _TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120
 
 
-class Visit(NamedTuple):
+class _Visit(NamedTuple):
     """One of the times that a line takes a scalar."""
 
     path: str
@@ -166,7 +166,7 @@ def _storage(tensor: torch.Tensor) -> StorageWeakRef | None:
         return None
 
 
-class Visits(TorchFunctionMode):
+class _Visits(TorchFunctionMode):
     """Mode that counts, by line, the times that a function of PyTorch is called."""
 
     def __init__(self) -> None:
@@ -181,12 +181,12 @@ class Visits(TorchFunctionMode):
         path, row = _line(sys._getframe(1))
         return self.called(self._next(path, row, name), function, args, kwargs)
 
-    def _next(self, path: str, row: int, function: str) -> Visit:
+    def _next(self, path: str, row: int, function: str) -> _Visit:
         key = path, row, function
         self._seen[key] = self._seen.get(key, 0) + 1
-        return Visit(*key, self._seen[key])
+        return _Visit(*key, self._seen[key])
 
-    def called(self, visit: Visit, function: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         """What the code is given."""
         raise NotImplementedError
 
@@ -200,7 +200,7 @@ def _line(frame: FrameType) -> tuple[str, int]:
     return found.f_code.co_filename, found.f_lineno
 
 
-def is_asserted(frame: FrameType) -> bool:
+def _is_asserted(frame: FrameType) -> bool:
     """Whether PyTorch asks for a value to hold an assertion against it."""
     outer: FrameType | None = frame
     while outer is not None and outer.f_code.co_filename.startswith((_TORCH, __file__)):
@@ -210,16 +210,16 @@ def is_asserted(frame: FrameType) -> bool:
     return False
 
 
-class _Looking(Visits):
+class _Looking(_Visits):
     """Mode that keeps what a run's calls take out of constants."""
 
     def __init__(self, provenance: _Provenance, scalars_only: bool = False) -> None:
         super().__init__()
         self._provenance = provenance
         self._scalars_only = scalars_only
-        self.constants: dict[Visit, _Result | _Operands] = {}
+        self.constants: dict[_Visit, _Result | _Operands] = {}
 
-    def called(self, visit: Visit, function: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         provenance = self._provenance
         tensors = [leaf for leaf in _leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         had_left = provenance.has_left, provenance.has_left_as_number
@@ -232,7 +232,7 @@ class _Looking(Visits):
             # Memory is read, and no operator is called.
             provenance.is_of_values = True
             provenance.hands_on(tensors, value)
-        if visit.function == "__format__" or is_asserted(sys._getframe(1)):
+        if visit.function == "__format__" or _is_asserted(sys._getframe(1)):
             # What a message says of an input is for people, and a run goes on alike behind every assertion that holds.
             provenance.has_left, provenance.has_left_as_number = had_left
         # What Python does with a value of an input is not followed: nothing is a constant behind that.
@@ -303,14 +303,14 @@ def _replaced(operands: Any, instead: dict[int, Any], places: Iterator[int]) -> 
             return instead.get(next(places), operands)
 
 
-class _Answering(Visits):
+class _Answering(_Visits):
     """Mode in which calls are given what those of a run took out of constants."""
 
-    def __init__(self, constants: dict[Visit, _Result | _Operands]) -> None:
+    def __init__(self, constants: dict[_Visit, _Result | _Operands]) -> None:
         super().__init__()
         self._constants = constants
 
-    def called(self, visit: Visit, function: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         match self._constants.get(visit):
             case _Result(value, shape) if shape is None or args[0].shape == shape:
                 return value

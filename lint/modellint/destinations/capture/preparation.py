@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.capture import packed_sequences, untaken_branches
+from modellint.destinations.capture import packed_sequences
 from modellint.destinations.capture.autograd_functions import forward_alone
 from modellint.destinations.capture.complex_numbers.mode import (
     NOTE,
@@ -23,7 +23,6 @@ from modellint.destinations.capture.complex_numbers.mode import (
     without_complex_tensors,
 )
 from modellint.destinations.capture.complex_numbers.pair import is_complex
-from modellint.destinations.capture.constant_scalars import Visit
 from modellint.destinations.capture.replaced_functions import Substituting, normalizing_in_operators, staying_in_place
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.live.capture.outputs import leaves_with_paths
@@ -96,25 +95,11 @@ def _run(
     """
     substituting, pairs = Substituting(not inputs.flexible, has_converter), ComplexAsPairs(not inputs.flexible)
 
-    branches, seen = dict[Visit, bool](), dict[Visit, bool]()
-
     def run(holds_pairs: bool = False) -> Any:
         # A capture is to begin where this did: what a first call keeps (rotary angles), it would take for constants. Pairs
         # cannot be copied.
-        with (
-            nullcontext() if holds_pairs else at_rest(model, inputs),
-            untaken_branches.turned(model, branches) as others,
-        ):
-            outputs = model(*inputs.args, **inputs.kwargs)
-        seen.update(others)
-        return outputs
-
-    def turning(tried: Mapping[Visit, bool]) -> Any:
-        branches.update(tried)
-        try:
-            return run()
-        finally:
-            branches.clear()
+        with nullcontext() if holds_pairs else at_rest(model, inputs):
+            return model(*inputs.args, **inputs.kwargs)
 
     def alike(holds_pairs: bool = False) -> Any:
         try:
@@ -139,17 +124,9 @@ def _run(
     if not is_done:
         with substituting:
             outputs = alike()
-    notes = substituting.told_of_loops()
-    if seen and not in_pairs:
-        with substituting, torch.no_grad():
-            turned = untaken_branches.needless(dict(seen), turning, functools.partial(_same, outputs))
-        if turned:
-            stack.enter_context(untaken_branches.turned(model, turned))
-            notes = (*notes, untaken_branches.NOTE)
     if substituting.was_used:
         stack.enter_context(substituting)
-    is_changed = in_pairs or substituting.was_used or untaken_branches.NOTE in notes
-    return outputs, (*substituting.notes, *notes), is_changed
+    return outputs, (*substituting.notes, *substituting.told_of_loops()), in_pairs or substituting.was_used
 
 
 def _with_loops_over_all(substituting: Substituting, run: Callable[[], Any]) -> Any:

@@ -94,7 +94,7 @@ class Substituting(TorchFunctionMode):
                 return _shortened(function(*args[:2]), limit, *rest)
         if function is torch.Tensor.__format__ and isinstance(args[0], FakeTensor) and args[0].constant is not None:
             # A module's name, as `self[f"expert_{index}"]`: what stands for a tensor in an export is written as no number.
-            return function(args[0].constant, *args[1:])
+            return format(args[0].constant, *args[1:])
         if function in _FINDING and self.fixed and not any(kwargs.values()) and args[0].dim() == 1:
             places = function(*args, **kwargs)
             # Kept with its address, which stands for it.
