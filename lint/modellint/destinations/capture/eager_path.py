@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 NOTE = "the path that the model takes as it runs is captured: it cannot be captured on the one that torch.compiler.is_compiling() leads to"
 _QUERIES = ("is_compiling", "is_exporting", "is_dynamo_compiling")
 _TORCH = torch.__name__
+_SCOPE = threading.RLock()
+"""Held while the queries are replaced: scopes of two threads that overlap would leave one of them replaced."""
 
 
 @contextmanager
@@ -36,23 +39,21 @@ def taken() -> Iterator[None]:
 
 @contextmanager
 def _in_place_of_queries(answer: Callable[[str, Callable[[], bool]], bool]) -> Iterator[None]:
-    queries: dict[str, Callable[[], bool]] = {
-        name: getattr(torch.compiler, name) for name in _QUERIES if hasattr(torch.compiler, name)
-    }
-
     def replacement(name: str, query: Callable[[], bool]) -> Callable[[], bool]:
         def replaced() -> bool:
             return answer(name, query) if _is_asked_outside(sys._getframe(1)) else query()
 
         return replaced
 
-    for name, query in queries.items():
-        setattr(torch.compiler, name, replacement(name, query))
-    try:
-        yield
-    finally:
+    with _SCOPE:
+        queries = {name: getattr(torch.compiler, name) for name in _QUERIES if hasattr(torch.compiler, name)}
         for name, query in queries.items():
-            setattr(torch.compiler, name, query)
+            setattr(torch.compiler, name, replacement(name, query))
+        try:
+            yield
+        finally:
+            for name, query in queries.items():
+                setattr(torch.compiler, name, query)
 
 
 def _is_asked_outside(frame: Any) -> bool:
