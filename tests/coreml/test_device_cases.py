@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,55 @@ def test_a_device_that_was_asked_decides_what_was_open() -> None:
     for verdict in ("agrees", "differs"):
         told = found.with_recorded(Verification(verdict, recorded=Recorded(1, 1)))
         assert (told.verdict, told.reason, told.is_open_on_devices) == (verdict, "", False)
+
+
+AROUND = [case for case in CASES if case.told_by in DEPARTURES and DEPARTURES[case.told_by].around]
+
+
+@pytest.mark.parametrize("case", AROUND, ids=[case.name for case in AROUND])
+def test_an_export_goes_around_what_a_device_is_known_to_compute_otherwise(case: DeviceCase, tmp_path: Path) -> None:
+    model, inputs = made(case)
+    precision = "fp32" if case.precision == "float32" else "fp16"
+    exported = modellint.export(
+        model, inputs, output=tmp_path / "net.mlpackage", frontend=case.route, precision=precision
+    )
+    assert exported.verification.ok
+    assert not exported.verification.departures
+    assert DEPARTURES[case.told_by].around in [change.what for change in exported.summary.changes]
+
+
+def kinds(path: Path) -> list[str]:
+    """The operations of a package that are no constants, in order."""
+    from modellint.destinations.coreml.private.mil_programs import read_package
+
+    program, _ = read_package(path)
+    return [operation.op_type for operation in program.functions["main"].operations if operation.op_type != "const"]
+
+
+def test_nothing_is_put_around_attention_of_nine(tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.told_by == "attention-of-ten")
+    model, inputs = made(case)
+    path = tmp_path / "net.mlpackage"
+    assert modellint.export(model, (inputs[0][:9],), output=path, precision="fp32").verification.ok
+    assert "concat" not in kinds(path)
+    assert modellint.export(model, inputs, output=path, precision="fp32", force=True).verification.ok
+    found = kinds(path)
+    at = found.index("softmax")
+    assert found[at - 3 : at + 1] == ["add", "split", "concat", "softmax"]
+
+
+def test_softplus_in_half_precision_is_right_beyond_ten_and_far_below(tmp_path: Path) -> None:
+    x = torch.tensor([[-50.0, -12.0, -3.0, 0.0, 3.0, 9.99, 10.0, 10.01, 11.0, 300.0]])
+    path = tmp_path / "net.mlpackage"
+    assert modellint.export(nn.Softplus(), (x,), output=path).verification.ok
+    assert kinds(path)[1:-1] == ["minimum", "softplus", "maximum"]
+
+
+def test_a_normalization_of_five_axes_keeps_its_name_and_its_shape_as_an_output(tmp_path: Path) -> None:
+    model = nn.InstanceNorm3d(3, affine=True).eval()
+    path = tmp_path / "net.mlpackage"
+    inputs = (torch.randn(2, 3, 4, 5, 6),)
+    exported = modellint.export(model, inputs, output=path, precision="fp32", output_names=["normalized"])
+    assert exported.verification.ok
+    assert [(each.name, each.shape) for each in exported.summary.outputs] == [("normalized", "2x3x4x5x6")]
+    assert kinds(path) == ["reshape", "instance_norm", "reshape"]

@@ -22,6 +22,8 @@ class Published(NamedTuple):
     """``float16`` where only that is affected; empty otherwise."""
     instead: str
     """What may be done about it."""
+    around: str
+    """What `modellint export` writes instead, so that it is not met; empty where it does not."""
 
 
 class DeviceCase(NamedTuple):
@@ -58,6 +60,7 @@ DEPARTURES: dict[str, Published] = {
         each.get("where", ""),
         each.get("precision", ""),
         each.get("instead", ""),
+        each.get("around", ""),
     )
     for name, each in _DATA["departures"].items()
 }

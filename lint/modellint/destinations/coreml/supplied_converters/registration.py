@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
+from modellint.data.device_results import DEPARTURES
 from modellint.destinations.comparison.process_state_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.batch_norm_fusion import exact_scales
 from modellint.destinations.coreml.private.installed_capabilities import facts
 from modellint.destinations.coreml.private.reduce_mean_fusion import exact_means
+from modellint.destinations.coreml.supplied_converters import device_fault_pass
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.supplied_converters.constant_folding import folded
 from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
@@ -196,6 +198,9 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         parts.pipeline = high_rank_pass.pipeline(
             lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""), empty_broadcast_pass.NAME
         )
+        device_fault_pass.register(lambda name: parts.note(DEPARTURES[name].around, "mended", BIT_EQUAL, ""))
+        # Behind all others: what it puts in is of the types that the program has then, and nothing takes it out.
+        parts.pipeline.append_pass(device_fault_pass.NAME)
         if facts().fuses_any_reader and _WRONG_PASS in parts.pipeline.passes:
             parts.pipeline.remove_passes({_WRONG_PASS})
         yield parts
