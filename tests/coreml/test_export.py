@@ -355,12 +355,23 @@ def test_states_that_nobody_asked_for_are_refused() -> None:
 # What is not.
 
 
+def exported_by_trace() -> modellint.ExportError:
+    with pytest.raises(modellint.ExportError, match="not exported") as caught:
+        exported(WriteThroughView(), torch.rand(2, 4), frontend="trace")
+    return caught.value
+
+
 def test_route_that_agrees_is_taken() -> None:
     result = exported(WriteThroughView(), torch.rand(2, 4))
     assert result.frontend == "export"
     (attempt,) = result.summary.attempts
-    assert (attempt.route, attempt.stage) == ("trace", "comparison")
+    # It is not converted at all, as a finding is known against it.
+    assert (attempt.route, attempt.stage) == ("trace", "finding")
+    assert attempt.reason.startswith("MUT001 at ")
     assert "something else" in attempt.reason
+    verification = exported_by_trace().verification
+    assert verification is not None
+    assert verification.verdict == "differs"
 
 
 def test_model_that_does_not_convert(tmp_path: Path) -> None:

@@ -52,9 +52,13 @@ class Fault(NamedTuple):
     hides: bool = False
     """Whether a comparison on a few inputs may miss it."""
 
+    def says(self, route: str) -> str:
+        """What a route is known to make of the model."""
+        return f"{self.code} at {self.place}: converted by {route}, the model computes something else"
+
     def doubt(self, route: str) -> str:
         """Why a route that seems to agree is undecided."""
-        return f"{self.code} at {self.place}: converted by {route}, the model computes something else, though no comparison here shows it"
+        return f"{self.says(route)}, though no comparison here shows it"
 
 
 class StagePackage(NamedTuple):

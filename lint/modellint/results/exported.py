@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
 
     route: str
     stage: str
-    """``capture``, ``conversion``, ``saving`` or ``comparison``."""
+    """``capture``, ``conversion``, ``saving`` or ``comparison``; ``finding`` of one that was not tried, as a finding is against it."""
     reason: str
 
 

@@ -260,6 +260,7 @@ class _Export:
         self._progress = progress
         self._faults = [fault for fault in faults if fault.hides]
         self._attempts: list[Attempt] = []
+        self._tried: set[str] = set()
         self._notes: list[str] = []
         self._changes: tuple[Change, ...] = ()
         self._states: dict[str, Tensor] = {}
@@ -288,6 +289,7 @@ class _Export:
                 best = package
             if agrees:
                 # Where float16 alone is not enough, it is not by another route.
+                self._attempts += self._left()
                 break
             self._attempts.append(_compared(captured.route, package.exported.verification))
         if self._states and not self._options.states and (best is None or not best.exported.writable):
@@ -355,9 +357,10 @@ class _Export:
             )
 
     def _captured(self, model: nn.Module) -> Iterator[Captured]:
-        """The routes that are to be tried, one after another."""
+        """The routes that are to be tried, one after another; those of which a finding says that they compute something else come last."""
         frontend = self._destination.frontend
-        for route in ("trace", "export") if frontend == "auto" else (frontend,):
+        for route in sorted(("trace", "export"), key=self._is_told) if frontend == "auto" else (frontend,):
+            self._tried.add(route)
             self._progress(f"capturing ({route})")
             with Reference(model, self._seed).restored(self._inputs):
                 try:
@@ -372,6 +375,18 @@ class _Export:
                     self._attempts.append(Attempt(error.route, error.stage, str(error)))
                 else:
                     yield captured
+
+    def _is_told(self, route: str) -> bool:
+        """Whether a finding says of the model as it is that a route computes something else."""
+        return any(route in fault.routes for fault in self._faults)
+
+    def _left(self) -> Iterator[Attempt]:
+        """The routes that were not tried, as they come last."""
+        for fault in self._faults if self._destination.frontend == "auto" else ():
+            for route in fault.routes:
+                if route not in self._tried:
+                    self._tried.add(route)
+                    yield Attempt(route, "finding", fault.says(route))
 
     def _made(self, model: nn.Module, captured: Captured) -> _Made | None:
         """The package of one route, compared; None where it does not convert."""

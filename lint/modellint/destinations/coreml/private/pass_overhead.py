@@ -86,7 +86,10 @@ def lean_passes() -> Iterator[None]:
 
 
 def _has_compressed(block: Any) -> bool:
-    return any(
-        operation.op_type.startswith(_COMPRESSED) or any(_has_compressed(inner) for inner in operation.blocks)
-        for operation in block.operations
-    )
+    # Asked hundreds of times of thousands of operations.
+    for operation in block.operations:
+        if operation.op_type.startswith(_COMPRESSED) or (
+            operation.blocks and any(map(_has_compressed, operation.blocks))
+        ):
+            return True
+    return False
