@@ -162,7 +162,7 @@ def convert(
         following = None if as_export is None else as_export.names
         prepared = process.prepare(program, package, names, supplies, following)
     except Died as error:
-        nodes = () if isinstance(error, Hung) else process.that_ends(package)
+        nodes = () if isinstance(error, Hung) else process.crashing_nodes(package)
         return Converted(package, None, blockers_at(places, nodes, "crash", f"the converter {error}"), False)
     except Failed as error:
         return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)

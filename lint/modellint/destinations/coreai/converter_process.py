@@ -252,7 +252,7 @@ class ConverterProcess:
         node = answer["node"]
         return None if node is None else Departed(_frame(node), answer["off"], tuple(answer["shape"]))
 
-    def that_fail(self, package: str, inputs: Sequence[Tensor]) -> tuple[Frame, ...]:
+    def failing_nodes(self, package: str, inputs: Sequence[Tensor]) -> tuple[Frame, ...]:
         """The first node of a package's program that the runtime cannot run, and its like; none where it runs all.
 
         Raises ``Died`` and ``Failed``.
@@ -261,10 +261,10 @@ class ConverterProcess:
         torch.save(list(inputs), given)
         self._opened = None
         written = self.new_path("failing.aimodel")
-        answer = self._ask(TO_CONVERT, do="that_fail", of=package, inputs=given, package=written)
+        answer = self._ask(TO_CONVERT, do="failing_nodes", of=package, inputs=given, package=written)
         return tuple(map(_frame, answer["nodes"]))
 
-    def that_ends(self, package: str, inputs: Sequence[Tensor] | None = None) -> tuple[Frame, ...]:
+    def crashing_nodes(self, package: str, inputs: Sequence[Tensor] | None = None) -> tuple[Frame, ...]:
         """The first node of a program whose conversion ends the process, or its run on ``inputs``, and its like.
 
         It was to become ``package``. None where that cannot be told within some minutes, as where fewer nodes never end it.

@@ -71,17 +71,21 @@ def example_run(process: ConverterProcess, converted: Converted, model: nn.Modul
         stop = error.__cause__
         message = f"it {stop}" if isinstance(stop, Died) else _shortened(str(stop or error))
         return ExampleRun(
-            blockers_at(converted.places, that_stop(process, converted.package, stop, leaves), "run", message)
+            blockers_at(converted.places, stopping_nodes(process, converted.package, stop, leaves), "run", message)
         )
 
 
-def that_stop(
+def stopping_nodes(
     process: ConverterProcess, package: str, stop: BaseException | None, leaves: Sequence[Any]
 ) -> tuple[Frame, ...]:
     """The nodes that cannot be run on inputs, or at which the process ends, as ``stop`` says, as far as that can be told."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     try:
-        return process.that_ends(package, tensors) if isinstance(stop, Died) else process.that_fail(package, tensors)
+        return (
+            process.crashing_nodes(package, tensors)
+            if isinstance(stop, Died)
+            else process.failing_nodes(package, tensors)
+        )
     except (Died, Failed):
         return ()
 

@@ -16,7 +16,7 @@ from modellint.destinations.comparison.reference_runs import copied_inputs, nudg
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
 from modellint.destinations.coreai.converter_process import Died, Failed, Hung
-from modellint.destinations.coreai.example_run import that_stop
+from modellint.destinations.coreai.example_run import stopping_nodes
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.destinations.coreai.routes import ROUTE
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, FirstDifference, Verification
@@ -92,14 +92,14 @@ def compared(
     first = None
     if comparison.mismatch is not None:
         if comparison.failure:
-            first = _first_stop(comparison, comparison.mismatch, converter, converted, program.stop)
+            first = _located_stop(comparison, comparison.mismatch, converter, converted, program.stop)
         else:
-            first = _first_difference(comparison, comparison.mismatch, converter, converted)
+            first = _located_difference(comparison, comparison.mismatch, converter, converted)
         reason = f"{comparison.failure}, on {comparison.mismatch.label}" if comparison.failure else _DIFFERS
     return _result(comparison, verdict, reason, alone, first)
 
 
-def _first_difference(
+def _located_difference(
     comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted
 ) -> FirstDifference | None:
     """The first operation that departs by itself, at its line: all values are outputs of one more program."""
@@ -128,14 +128,14 @@ def _first_difference(
     )
 
 
-def _first_stop(
+def _located_stop(
     comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted, stop: Died | Failed | None
 ) -> FirstDifference | None:
     """The first operation that cannot be run, or at which the process ends."""
     if mismatch.predictions > 1 or converted.places is None or stop is None or isinstance(stop, Hung):
         return None
     leaves = comparison.leaves(mismatch.case.inputs, ROUTE)
-    nodes = that_stop(converter.process, converted.package, stop, leaves)
+    nodes = stopping_nodes(converter.process, converted.package, stop, leaves)
     if not nodes:
         return None
     node = nodes[0]

@@ -141,7 +141,7 @@ class _Worker:
             return {"node": None}
         return {"node": described(departed.node), "off": departed.error, "shape": list(departed.shape)}
 
-    def that_fail(self, of: str, inputs: str, package: str) -> dict[str, Any]:
+    def failing_nodes(self, of: str, inputs: str, package: str) -> dict[str, Any]:
         """The first node of the program of a package that the runtime cannot run, and its like; ``package`` is written."""
         import torch
 

@@ -48,7 +48,7 @@ def lean_passes() -> Iterator[None]:
     if lacks("speed"):
         yield
         return
-    from coremltools.converters.mil.mil import Block, Program
+    from coremltools.converters.mil.mil import Block, Function, Program
     from coremltools.converters.mil.mil.passes.pass_pipeline import PassPipelineManager
 
     validate: Any = Program.validate
@@ -79,6 +79,7 @@ def lean_passes() -> Iterator[None]:
         stack.enter_context(remembered_types())
         stack.enter_context(replaced(Program, "validate", validated))
         stack.enter_context(replaced(Program, "__str__", lambda program: "a program"))
+        stack.enter_context(replaced(Function, "__str__", lambda function: "a function"))
         stack.enter_context(replaced(PassPipelineManager, "apply_pipeline", staticmethod(applied)))
         if mark is not None:
             stack.enter_context(replaced(Block, "_propagate_nonreplaceable_vars", marked))
