@@ -10,8 +10,9 @@ import torch
 from judging import judged
 from torch import nn
 
+import modellint
 from modellint.destinations.coreai.converter_process import ConverterProcess
-from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
 
@@ -148,3 +149,16 @@ def test_the_death_of_the_interpreter_is_told_with_the_inputs(process: Converter
     assert first.place is not None
     again, _ = judged(process, nn.ReLU(), torch.randn(2), HERE)
     assert again.verdict == AGREES
+
+
+def test_a_program_that_gives_no_answer_in_time_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That differs from PyTorch only what was seen to."""
+    asked = ConverterProcess._ask
+
+    def ask(self, within, **request):
+        return asked(self, 0.0 if request["do"] == "predict" else within, **request)
+
+    monkeypatch.setattr(ConverterProcess, "_ask", ask)
+    found = modellint.verify(nn.Linear(4, 4).eval(), (torch.randn(2, 4),), destination="coreai")
+    assert found.verdict == UNDECIDED
+    assert "no answer within" in found.reason

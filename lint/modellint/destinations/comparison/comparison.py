@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.input_generation import CaseTimes, InputGenerator, OutputVariety
 from modellint.destinations.comparison.output_judgement import EXAMPLE, OutputJudge
-from modellint.destinations.comparison.program import Misfit, Program, RunError
+from modellint.destinations.comparison.program import Misfit, Program, RunError, Unanswered
 from modellint.destinations.comparison.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.comparison.states import lost_writes, state_differences
 from modellint.destinations.comparison.untrained_weights import untrained
@@ -363,6 +363,9 @@ class Comparison:
         if predictor is not None:
             try:
                 returned = predictor.in_a_row(leaves)
+            except Unanswered as error:
+                self.doubts.append(f"on {row[0].label}, in a row: {error}")
+                return
             except RunError as error:
                 self._fail(row[0], runs[0], str(error))
                 return

@@ -14,6 +14,10 @@ class Misfit(Exception):
     """A program takes other inputs than the model; the message says which."""
 
 
+class Unanswered(Misfit):
+    """A program gives nothing in time, so that nothing is known of what it gives."""
+
+
 class RunError(Exception):
     """A program cannot be run on some inputs; the message says why."""
 

@@ -13,7 +13,7 @@ from modellint.destinations.comparison.program import Misfit, RunError
 from modellint.destinations.comparison.reference_runs import copied, copied_inputs
 from modellint.destinations.comparison.tensor_difference import error_over_scale, loses_infinity
 from modellint.destinations.coreai.conversion import blockers_at
-from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame, Hung
+from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Frame
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.results.conversion_verdict import Blocker
 
@@ -66,8 +66,6 @@ def example_run(process: ConverterProcess, converted: Converted, model: nn.Modul
         return ExampleRun(())
     except RunError as error:
         assert converted.places is not None
-        if isinstance(error.__cause__, Hung):
-            return ExampleRun(())
         stop = error.__cause__
         message = f"it {stop}" if isinstance(stop, Died) else _shortened(str(stop or error))
         return ExampleRun(

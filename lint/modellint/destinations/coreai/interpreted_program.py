@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from modellint.destinations.comparison.program import Misfit, RunError
-from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface
+from modellint.destinations.comparison.program import Misfit, RunError, Unanswered
+from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Hung, Interface
 from modellint.live.inputs.branch_boundary_sizes import Thresholds
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class CoreAIProgram:
         states = {**self.states, **{state: tensors[at] for state, at in self._of_inputs.items()}}
         try:
             outputs, after = self._process.predict(self._package, feed, states)
+        except Hung as error:
+            raise Unanswered(f"Core AI's interpreter {error}") from error
         except Died as error:
             self.stop = self.stop or error
             raise RunError(f"Core AI's interpreter {error}") from error

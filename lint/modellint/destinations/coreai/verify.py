@@ -15,7 +15,7 @@ from modellint.destinations.comparison.comparison import Comparison, Undecided
 from modellint.destinations.comparison.reference_runs import copied_inputs, nudged
 from modellint.destinations.comparison.side_effect_free_runs import at_rest
 from modellint.destinations.coreai.conversion import Converted, Converter, reasons
-from modellint.destinations.coreai.converter_process import Died, Failed, Hung
+from modellint.destinations.coreai.converter_process import Died, Failed
 from modellint.destinations.coreai.example_run import stopping_nodes
 from modellint.destinations.coreai.interpreted_program import program_of
 from modellint.destinations.coreai.routes import ROUTE
@@ -132,7 +132,7 @@ def _located_stop(
     comparison: Comparison, mismatch: Mismatch, converter: Converter, converted: Converted, stop: Died | Failed | None
 ) -> FirstDifference | None:
     """The first operation that cannot be run, or at which the process ends."""
-    if mismatch.predictions > 1 or converted.places is None or stop is None or isinstance(stop, Hung):
+    if mismatch.predictions > 1 or converted.places is None or stop is None:
         return None
     leaves = comparison.leaves(mismatch.case.inputs, ROUTE)
     nodes = stopping_nodes(converter.process, converted.package, stop, leaves)
