@@ -119,3 +119,27 @@ class Begun(nn.Module):
 def test_a_tensor_without_elements_is_not_joined(route: str) -> None:
     exported = modellint.export(Begun().eval(), (torch.randn(1, 2, 6),), frontend=route)
     assert exported.verification is not None and exported.verification.verdict == "agrees"
+
+
+class Sorted(nn.Module):
+    """Experts over rows in their order, as many for each as it is chosen by, and joined again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 4, 4))
+        self.router = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        choice = self.router(x).topk(1, dim=1)[1]
+        counts = torch.zeros(len(x), 3).scatter(1, choice, 1).long().sum(0).tolist()
+        order = choice.flatten().sort(0)[1]
+        rows = x[order].split(counts, dim=0)
+        parts = [nn.functional.linear(rows[at], self.weight[at]) for at in range(3)]
+        return torch.zeros_like(x).index_add(0, order, torch.cat(parts, dim=0))
+
+
+def test_parts_whose_sizes_are_values_are_joined() -> None:
+    """Whether one is of no length no capture can tell, and is not asked."""
+    result = modellint.export(Sorted().eval(), (torch.randn(6, 4),), precision="fp32")
+    assert result.frontend != "trace"
+    assert result.verification.ok

@@ -243,6 +243,11 @@ def _spelled_out(tensor: Any, index: Any) -> Any:
 _JOINING = (torch.cat, torch.concat, torch.concatenate)
 
 
+def _is_none(size: Any) -> bool:
+    """Whether a size is 0 for certain; one that values decide is not asked, as no capture can tell."""
+    return not isinstance(size, torch.SymInt) and bool(size == 0)
+
+
 def _without_empty(tensors: Any, dim: Any = 0, *, axis: Any = None, **_: Any) -> list[Any]:
     """What is joined without the parts of no length, which no destination takes (`x.repeat(1, 0)`, as of a kernel of one); nothing where
     there are none, or no others.
@@ -252,7 +257,7 @@ def _without_empty(tensors: Any, dim: Any = 0, *, axis: Any = None, **_: Any) ->
     dim = dim if axis is None else axis
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(part, torch.Tensor) for part in tensors):
         return []
-    filled = [part for part in tensors if tuple(part.shape) != (0,)]
+    filled = [part for part in tensors if part.dim() != 1 or not _is_none(part.shape[0])]
     # Parts of no length have a say in the type of the result, and mistakes are PyTorch's to tell.
     if (
         len({part.dim() for part in filled}) != 1
@@ -262,7 +267,7 @@ def _without_empty(tensors: Any, dim: Any = 0, *, axis: Any = None, **_: Any) ->
         return []
     if not -filled[0].dim() <= dim < filled[0].dim():
         return []
-    left = [part for part in filled if part.shape[dim] != 0]
+    left = [part for part in filled if not _is_none(part.shape[dim])]
     return left if 0 < len(left) < len(tensors) else []
 
 
