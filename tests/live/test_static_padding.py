@@ -147,8 +147,20 @@ def grouped(x: Tensor, mask: Tensor) -> Tensor:
     return torch.zeros(ROWS, WIDTH // 2).index_add(0, order, torch.cat([again[0] + 1, again[1]]))
 
 
+def parted(x: Tensor, mask: Tensor) -> Tensor:
+    parts = LINEAR(x[mask]).split(torch.stack([mask[:2].sum(), mask[2:].sum()]).tolist())
+    return x.masked_scatter(mask.unsqueeze(-1), torch.cat([parts[0] + 1, parts[1] * 2]))
+
+
+def counted_off(x: Tensor, mask: Tensor) -> Tensor:
+    rows = x[mask]
+    above = torch.bucketize(rows, torch.tensor([-0.5, 0.5])) > 0
+    kept = above[torch.arange(rows.shape[0])[:, None], torch.arange(WIDTH)[None]] & (rows < 1)
+    return x.masked_scatter(mask.unsqueeze(-1), torch.concat([torch.where(kept, rows, 0.0)]))
+
+
 USES = [
-    grouped,
+    *(grouped, parted, counted_off),
     *(put_back, scattered, scattered_by_elements, in_columns, heads, pooled, least_and_most, mean_with_one, attended),
     *(of_queries, expert, at_places, in_a_grid, twice_chosen, looked_up, convolved, counted, squares),
 ]
@@ -210,9 +222,14 @@ def of_all_parts_before_their_split(x: Tensor, mask: Tensor) -> Tensor:
     return parts[0].sum(0) + 2 * parts[1].sum(0) + ones.sum(0)
 
 
+def counted_off_by_others(x: Tensor, mask: Tensor) -> Tensor:
+    return x[mask][torch.arange(x[~mask].shape[0])].sum(0)
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        counted_off_by_others,
         of_all_parts_before_their_split,
         filled_up,
         a_number,

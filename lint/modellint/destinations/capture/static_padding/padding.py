@@ -65,6 +65,11 @@ class Padding:
         """The greatest that a size can be. Raises `UnknownUse`."""
         return self._bounds.of(size)
 
+    def limit(self, size: Any, number: int) -> None:
+        """Take down that a size is at most a number in every run, as that of a part of a split is."""
+        if isinstance(size, torch.SymInt):
+            self._bounds.limit(size, number)
+
     def name(self, size: Any, count: Any) -> None:
         """Take down that a node holds the value of a size, if that is a symbol."""
         expression = size.node.expr if isinstance(size, torch.SymInt) else None

@@ -288,7 +288,7 @@ def _split(padding: Padding, node: Any) -> bool:
     dim = argument(node, "dim") % padding.was(x).dim()
     if len(lengths) == 1:
         parts = [padding.new(aten.alias.default, x)]
-    elif any(isinstance(length, torch.fx.Node) for length in lengths) and dim not in padding.axes(x):
+    elif any(isinstance(length, torch.fx.Node) for length in lengths):
         parts = _parts(
             padding, x, dim, [padding.was(each) if isinstance(each, torch.fx.Node) else each for each in lengths]
         )
@@ -301,9 +301,13 @@ def _split(padding: Padding, node: Any) -> bool:
 
 
 def _parts(padding: Padding, x: Any, dim: int, lengths: Sequence[Any]) -> list[Any]:
-    """The rows of each part of a split, which is along an axis whose size is known."""
+    """The rows of each part of a split. PyTorch raises where they are not as many as all rows."""
     whole = padding.shape(x)[dim]
-    padding.fix(sum(lengths), whole)
+    if dim in padding.axes(x):
+        for length in lengths:
+            padding.limit(length, whole)
+    else:
+        padding.fix(sum(lengths), whole)
     before, parts = padding.number(0, torch.int64), []
     for length in lengths:
         at = padding.new(aten.arange.default, padding.bound(length), dtype=torch.int64)
@@ -321,7 +325,7 @@ REWRITES: dict[Any, Callable[[Padding, Any], bool]] = {
     aten.masked_scatter.default: _masked_scatter,
     aten.index_put.default: _index_put,
     aten.index_add.default: _index_add,
-    aten.cat.default: _joint,
+    **dict.fromkeys((aten.cat.default, aten.concat.default, aten.concatenate.default), _joint),
     aten.split_with_sizes.default: _split,
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.matmul.default, aten.addmm.default), _product),

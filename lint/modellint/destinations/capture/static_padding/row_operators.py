@@ -32,6 +32,11 @@ _ALIKE = {
     *(aten.cumsum.default, aten.cumprod.default, aten.stack.default, operator.getitem),
 }
 """Operators that give each element by its own place, or by what stands before it."""
+_IN_PLACE = {
+    *(aten.unsqueeze.default, aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device),
+    *(aten.clone.default, aten.alias.default, aten.detach.default),
+}
+"""Operators of which each element is an element of the operand, in its place along its axis."""
 _ALONG_AXES = {
     *(aten.squeeze.dim, aten.squeeze.dims, aten.unbind.int, aten.flip.default, aten.roll.default, aten.unfold.default),
     *(aten.split.Tensor, aten.chunk.default, aten.split_with_sizes.default, aten.sort.default, aten.topk.default),
@@ -61,9 +66,19 @@ def check(padding: Padding, node: Any) -> None:
         raise UnknownUse(f"{target} of rows that a mask chooses")
 
 
+_UNTAGGED = {
+    *(aten.__and__.Tensor, aten.__and__.Scalar, aten.__or__.Tensor, aten.__or__.Scalar),
+    *(aten.__xor__.Tensor, aten.__xor__.Scalar),
+    *(aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar),
+}
+"""Element by element as well, and without PyTorch's tag of that."""
+
+
 def _is_elementwise(target: Any) -> bool:
     """Whether an operator is element by element, and not at random."""
     tags = getattr(target, "tags", ())
+    if target in _UNTAGGED:
+        return True
     return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
 
 
@@ -135,11 +150,19 @@ def _looks_up(padding: Padding, node: Any) -> bool:
     if node.target is aten.index.Tensor:
         indices = [index for index in node.args[1] if index is not None]
         padding.align(node, indices)
-        indexed = {at for at, index in enumerate(node.args[1]) if index is not None}
-        return not indexed & padding.axes(x)
+        indexed = {at: index for at, index in enumerate(node.args[1]) if index is not None}
+        sizes = padding.was(x).shape
+        return all(_counts(padding, indexed[at], sizes[at]) for at in indexed.keys() & padding.axes(x))
     if node.target is aten.index_select.default:
         return node.args[1] % padding.was(x).dim() not in padding.axes(x)
     return not padding.axes(x)
+
+
+def _counts(padding: Padding, index: Any, size: Any) -> bool:
+    """Whether an index counts the rows of such an axis, each in its place: what stands in front reads what stands in front."""
+    while index.target in _IN_PLACE:
+        index = index.args[0]
+    return index.target is aten.arange.default and equal(padding.was(index).shape[0], size)
 
 
 def _pads(padding: Padding, node: Any) -> bool:
@@ -173,4 +196,5 @@ _BY_OPERANDS: dict[Any, Callable[[Padding, Any], bool]] = {
     ),
     **dict.fromkeys((aten.constant_pad_nd.default, aten.pad.default), _pads),
     aten.dropout.default: _without_chance,
+    aten.bucketize.Tensor: _others_are_static,
 }

@@ -54,6 +54,11 @@ class Bounds:
         """Take down that a size is one number in every run."""
         self._fixed[sympy.expand(size.node.expr)] = number
 
+    def limit(self, size: Any, number: int) -> None:
+        """Take down that a size, if it is a symbol, is at most a number in every run."""
+        if isinstance(symbol := size.node.expr, sympy.Symbol):
+            self._bounds[symbol] = min(self._bounds.get(symbol, number), number)
+
     def fixed(self, size: Any) -> int | None:
         """How great a size is in every run; None where that varies."""
         return self._fixed.get(sympy.expand(size.node.expr))
@@ -74,7 +79,10 @@ class Bounds:
             self._bounds[symbol] = int(upper)
         found = expression.xreplace({symbol: sympy.Integer(self._bounds[symbol]) for symbol in expression.free_symbols})
         # A size that shrinks as another grows (`24 - n`) is greatest where that is least.
-        if not found.is_Integer or found != shapes.bound_sympy(expression).upper:
+        grows = all(
+            part.is_Integer and part > 0 for part in map(sympy.expand(expression).diff, expression.free_symbols)
+        )
+        if not found.is_Integer or not (grows or found == shapes.bound_sympy(expression).upper):
             raise UnknownUse("a size that does not grow with the values it is computed from")
         return int(found)
 
