@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.destinations.capture import eager_path, found_rows, torch_export
+from modellint.destinations.capture import eager_path, found_rows, in_place_writes, torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 from modellint.live.capture.jit_trace import TAKING
 
@@ -392,6 +392,12 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
     They may depend on a size: none is answered where a size is flexible. A model that asks whether it is compiled, and cannot be
     captured on the path that it takes then, is captured on the other one. Raises whatever ``torch.export`` raises.
     """
+    program, notes = _captured(model, inputs, as_example)
+    in_place_writes.to_new_values(program)
+    return program, notes
+
+
+def _captured(model: nn.Module, inputs: Inputs, as_example: bool) -> tuple[Any, tuple[str, ...]]:
     with eager_path.noticed() as queries:
         try:
             return _exported(model, inputs, as_example)

@@ -17,7 +17,7 @@ from modellint.destinations.capture import (
     unread_states,
 )
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
-from modellint.destinations.capture.in_place_writes import is_written
+from modellint.destinations.capture.in_place_writes import is_written, writes_a_turned_view
 from modellint.destinations.capture.preparation import apart, prepared
 from modellint.destinations.capture.static_padding.program import padded
 from modellint.destinations.capture.static_padding.sizes import is_of_values
@@ -198,6 +198,8 @@ def _stays(node: Any) -> bool:
         # A state, that is.
         return not is_written(node)
     if node.op == "get_attr" or node.target is torch.ops.aten.masked_select.default:
+        return False
+    if writes_a_turned_view(node):
         return False
     return node.target not in asserted_values.ASSERTIONS and not is_of_values(node.meta.get("val"))
 
