@@ -76,15 +76,18 @@ def _is_view(node: Any) -> bool:
     return bool(schema and schema.arguments and schema.arguments[0].alias_info is not None)
 
 
-def _views_of(node: Any, path: list[Any]) -> Iterator[Any]:
+def _views_of(base: Any, path: list[Any]) -> Iterator[Any]:
     """A node, and all that may be views of the memory of the last of a path of views: not what another part of a split is."""
-    yield node
-    for user in node.users:
-        if user.op != "call_function" or not _is_view(user) or user.all_input_nodes[0] is not node:
-            continue
-        if user.target is operator.getitem and node in path and user not in path and node.target in _PARTING:
-            continue
-        yield from _views_of(user, path)
+    left = [base]
+    while left:
+        node = left.pop()
+        yield node
+        for user in node.users:
+            if user.op != "call_function" or not _is_view(user) or user.all_input_nodes[0] is not node:
+                continue
+            is_other_part = user.target is operator.getitem and node.target in _PARTING
+            if not (is_other_part and node in path and user not in path):
+                left.append(user)
 
 
 def _is_last_reader(node: Any, order: dict[Any, int]) -> bool:
@@ -111,8 +114,8 @@ def _written_anew(program: Any, node: Any, order: dict[Any, int]) -> bool:
     """Put the value in the place of the write; whether it has the same type and shape."""
     target, written = _out_of_place(node), node.args[0]
     was = written.meta["val"]
-    operands = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     try:
+        operands = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
         with was.fake_mode:
             value = target(*operands[0], **operands[1])
     except Exception:
