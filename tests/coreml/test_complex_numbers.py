@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import modellint
+from modellint.destinations.capture import constant_scalars
 from modellint.destinations.capture.complex_numbers.mode import NOTE, ComplexAsPairs
 from modellint.destinations.capture.complex_numbers.pair import Pair
+from modellint.destinations.capture.preparation import prepared
+from modellint.live.inputs.model_inputs import Inputs
 
 DRAW = torch.Generator().manual_seed(0)
 X = torch.randn(3, 4, generator=DRAW)
@@ -241,3 +244,24 @@ def test_what_is_not_known_is_refused() -> None:
         modellint.export(Unknown().eval(), (drawn(2, 8),))
     with pytest.raises(modellint.ExportError):
         modellint.export(Flexible().eval(), (drawn(2, 8),), flexible={0: {1: (8, 16)}}, frontend="export")
+
+
+class Turning(nn.Module):
+    """Turned by complex numbers that are no buffers, and stopped by a branch on an input behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [torch.polar(torch.ones(6, 4), torch.arange(24.0).reshape(6, 4))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = torch.view_as_complex(x.reshape(2, 6, 4, 2)) * self.held[0]
+        if x.mean() > 100:
+            z = z * 2
+        return torch.view_as_real(z).flatten(2)
+
+
+def test_a_capture_that_a_branch_stops_behind_complex_constants_comes_to_an_end() -> None:
+    """PyTorch writes down its nodes as it raises, and asks complex ones for their types: each answer was a node more."""
+    model, inputs = Turning().eval(), Inputs((torch.randn(2, 6, 8),))
+    with torch.no_grad(), prepared(model, inputs), pytest.raises(Exception, match="data-dependent"):
+        constant_scalars.exported(model, inputs)

@@ -196,11 +196,17 @@ for _name in (
     "is_sparse",
     "is_quantized",
 ):
-    reads(_name)(lambda z, *_, _name=_name: getattr(pair_of(z).re, _name))
+    reads(_name)(lambda z, *_, _name=_name: getattr(_answering(z), _name))
+
+
+def _answering(z: Any) -> torch.Tensor:
+    """What knows it. No pair is made of another tensor for that: what a capture writes of its nodes asks too, and would be a node more."""
+    real: torch.Tensor = z.re if isinstance(z, Pair) else z
+    return real
 
 
 def _asked(name: str) -> Handler:
-    return lambda z, *args, **kwargs: getattr(pair_of(z).re, name)(*args, **kwargs)
+    return lambda z, *args, **kwargs: getattr(_answering(z), name)(*args, **kwargs)
 
 
 for _name in ("size", "dim", "numel", "nelement", "stride", "is_contiguous", "__len__", "ndimension"):
@@ -209,7 +215,7 @@ for _name in ("size", "dim", "numel", "nelement", "stride", "is_contiguous", "__
 
 @reads("dtype")
 def _dtype(z: Any, *_: Any) -> torch.dtype:
-    return _COMPLEX.get(pair_of(z).re.dtype, torch.complex64)
+    return _COMPLEX.get(z.re.dtype, torch.complex64) if isinstance(z, Pair) else z.dtype
 
 
 @reads("real")
