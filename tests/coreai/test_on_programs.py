@@ -11,7 +11,7 @@ from judging import judged
 from torch import nn
 
 import modellint
-from modellint.destinations.coreai.converter_process import ConverterProcess
+from modellint.destinations.coreai.converter_process import ConverterProcess, Hung
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED
 
 pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
@@ -151,12 +151,17 @@ def test_the_death_of_the_interpreter_is_told_with_the_inputs(process: Converter
     assert again.verdict == AGREES
 
 
-def test_a_program_that_gives_no_answer_in_time_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That differs from PyTorch only what was seen to."""
-    asked = ConverterProcess._ask
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_program_that_gives_no_answer_in_time_is_undecided(monkeypatch: pytest.MonkeyPatch, answered: int) -> None:
+    """On the example, or on the set of inputs behind it."""
+    asked, count = ConverterProcess._ask, 0
 
     def ask(self, within, **request):
-        return asked(self, 0.0 if request["do"] == "predict" else within, **request)
+        nonlocal count
+        count += request["do"] == "predict"
+        if request["do"] == "predict" and count == answered + 1:
+            raise Hung("hung: no answer within 120 s")
+        return asked(self, within, **request)
 
     monkeypatch.setattr(ConverterProcess, "_ask", ask)
     found = modellint.verify(nn.Linear(4, 4).eval(), (torch.randn(2, 4),), destination="coreai")

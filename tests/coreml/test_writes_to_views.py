@@ -107,12 +107,66 @@ def of_an_input(x: Tensor, mask: Tensor) -> Tensor:
     return v * 2
 
 
-@pytest.mark.parametrize("function", [also_read_as_it_was_made, also_read_by_an_earlier_view, of_an_input])
+def of_what_is_there_once(x: Tensor, mask: Tensor) -> Tensor:
+    v = LINEAR(x)[:, None].expand(BATCH, 2, LENGTH, HEADS * SIZE)
+    v.masked_fill_((v > 1e6) & torch.tensor([True, False])[:, None, None], 0.0)
+    return v * 2
+
+
+def of_one_of_equal_parts(x: Tensor, mask: Tensor) -> Tensor:
+    parts = LINEAR(x)[None].expand(2, BATCH, LENGTH, HEADS * SIZE).unbind(0)
+    v = parts[0].transpose(1, 2)
+    v.masked_fill_(v > 1e6, 0.0)
+    return v.mT + parts[1]
+
+
+def of_what_a_program_within_gives(x: Tensor, mask: Tensor) -> Tensor:
+    flat = LINEAR(x)
+    with torch.enable_grad():
+        v = flat.transpose(1, 2)
+    v.masked_fill_(v > 1e6, 0.0)
+    return flat * 2 + v.sum()
+
+
+def of_what_may_be_its_operand(x: Tensor, mask: Tensor) -> Tensor:
+    flat = LINEAR(x)
+    v = heads(nn.functional.dropout(flat, 0.1, False))
+    v.masked_fill_(left_out(mask), 0.0)
+    return v.sum(1).mean() + flat
+
+
+def of_what_gave_its_operand(x: Tensor, mask: Tensor) -> Tensor:
+    flat = LINEAR(x)
+    same = nn.functional.dropout(flat, 0.1, False)
+    v = heads(flat)
+    v.masked_fill_(left_out(mask), 0.0)
+    return v.sum(1).mean() + same
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(also_read_as_it_was_made, also_read_by_an_earlier_view, of_an_input, of_what_is_there_once),
+        *(of_one_of_equal_parts, of_what_a_program_within_gives, of_what_may_be_its_operand, of_what_gave_its_operand),
+    ],
+    ids=lambda function: function.__name__,
+)
 def test_a_write_that_something_else_sees_stays(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     model, given = Model(function).eval(), inputs()
     with torch.no_grad():
         program, _ = constant_scalars.exported(model, Inputs(given))
         assert sum(map(in_place_writes.writes_a_turned_view, program.graph.nodes)) == 1
+
+
+def test_writes_to_several_tensors_at_once_stay() -> None:
+    def several(x: Tensor, mask: Tensor) -> Tensor:
+        first, second = LINEAR(x), LINEAR(x) + 1
+        torch._foreach_mul_([first, second], 2.0)
+        return first + second
+
+    with torch.no_grad():
+        program, _ = constant_scalars.exported(Model(several).eval(), Inputs(inputs()))
+    assert any(node.target is torch.ops.aten._foreach_mul_.Scalar for node in program.graph.nodes)
 
 
 def test_attention_that_fills_its_values_in_place_is_exported() -> None:

@@ -226,9 +226,15 @@ def counted_off_by_others(x: Tensor, mask: Tensor) -> Tensor:
     return x[mask][torch.arange(x[~mask].shape[0])].sum(0)
 
 
+def between_themselves(x: Tensor, mask: Tensor) -> Tensor:
+    at = mask.nonzero().squeeze(1)
+    return torch.zeros(ROWS, dtype=torch.long).index_add(0, at, torch.bucketize(at, at) + 1)
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        between_themselves,
         counted_off_by_others,
         of_all_parts_before_their_split,
         filled_up,

@@ -13,9 +13,31 @@ from torch.export.graph_signature import TensorArgument
 aten = torch.ops.aten
 _PARTING = {
     *(aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default, aten.unbind.int),
-    aten.tensor_split.sections,
+    operator.getitem,
 }
-"""Operators whose results are parts that have no element in common."""
+"""Operators whose results are parts that have no element in common, if those of the operand have not."""
+_VIEWS = _PARTING | {
+    *(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints),
+    *(aten.unflatten.int, aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default),
+    *(aten.squeeze.dim, aten.squeeze.dims, aten.alias.default, aten.detach.default, aten.slice.Tensor, aten.select.int),
+    *(aten.movedim.int, aten.movedim.intlist, aten.swapaxes.default, aten.mT.default, aten.numpy_T.default),
+}
+"""Operators that give a view, or a copy, in which each element is there once."""
+_FRESH = {
+    *(aten.linear.default, aten.matmul.default, aten.mm.default, aten.bmm.default, aten.addmm.default),
+    *(aten.baddbmm.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.conv1d.padding),
+    *(aten.conv2d.padding, aten.conv3d.padding, aten.layer_norm.default, aten.rms_norm.default),
+    *(aten.group_norm.default, aten.batch_norm.default, aten.embedding.default, aten.softmax.int),
+    *(aten.scaled_dot_product_attention.default, aten.cat.default, aten.stack.default, aten.clone.default),
+    *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.relu.default, aten.gelu.default),
+    *(aten.silu.default, aten.tanh.default, aten.sigmoid.default, aten.bitwise_not.default, aten.gt.Scalar),
+    *(aten.lt.Scalar, aten.ge.Scalar, aten.le.Scalar, aten.eq.Scalar, aten.ne.Scalar, aten.where.self),
+    *(aten.masked_fill.Scalar, aten.masked_fill.Tensor),
+    *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.amax.default, aten.amin.default),
+}
+"""Operators that give new memory, in which each element is there once: some give their operand without their schema saying so."""
+_MOST = 200
+"""So many writes are looked at; in a loop over elements each is looked for among all."""
 
 
 def is_written(node: Any) -> bool:
@@ -39,17 +61,21 @@ def writes_a_turned_view(node: Any) -> bool:
     """
     if _out_of_place(node) is None:
         return False
-    value = node.args[0].meta.get("val")
-    return isinstance(value, torch.Tensor) and not value.is_contiguous() and node.args[0].op == "call_function"
+    written = node.args[0]
+    value = written.meta.get("val") if isinstance(written, torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and not value.is_contiguous() and written.op == "call_function"
 
 
 def to_new_values(program: Any) -> None:
     """Let what is written in place to such a view be a new value, where that memory is read by nothing else afterwards."""
     graph = program.graph
+    writes = list(filter(writes_a_turned_view, graph.nodes))
+    if not 0 < len(writes) <= _MOST:
+        return
     order = {node: at for at, node in enumerate(graph.nodes)}
     changed = False
-    for node in list(graph.nodes):
-        if writes_a_turned_view(node) and _is_last_reader(node, order):
+    for node in writes:
+        if _is_last_reader(node, order):
             changed |= _written_anew(program, node, order)
     if changed:
         program.graph_module.recompile()
@@ -69,11 +95,8 @@ def _out_of_place(node: Any) -> Any:
 
 
 def _is_view(node: Any) -> bool:
-    """Whether what a node gives may be memory of its first operand."""
-    if node.target is operator.getitem:
-        return _is_view(node.args[0])
-    schema = getattr(node.target, "_schema", None)
-    return bool(schema and schema.arguments and schema.arguments[0].alias_info is not None)
+    """Whether what a node gives is known to be a view of its first operand, or that operand, written to."""
+    return node.target in _VIEWS or _out_of_place(node) is not None
 
 
 def _views_of(base: Any, path: list[Any]) -> Iterator[Any]:
@@ -83,31 +106,37 @@ def _views_of(base: Any, path: list[Any]) -> Iterator[Any]:
         node = left.pop()
         yield node
         for user in node.users:
-            if user.op != "call_function" or not _is_view(user) or user.all_input_nodes[0] is not node:
+            if not _is_view(user) or user.all_input_nodes[0] is not node:
                 continue
-            is_other_part = user.target is operator.getitem and node.target in _PARTING
-            if not (is_other_part and node in path and user not in path):
+            is_other_part = user.target is operator.getitem and node in path and user not in path
+            if not is_other_part:
                 left.append(user)
 
 
 def _is_last_reader(node: Any, order: dict[Any, int]) -> bool:
-    """Whether what a node writes to is read afterwards as that tensor, or through views that are made of it then, alone."""
+    """Whether what a node writes to is read afterwards as that tensor, or through views that are made of it then, alone.
+
+    All that is known of: where something else is made of that memory before, or it is not known to be new, the write stays.
+    """
     base = node.args[0]
     path = [base]
-    while base.op == "call_function" and _is_view(base):
+    while _is_view(base):
         base = base.all_input_nodes[0]
         path.append(base)
-    if base.op != "call_function":
-        # It is an input, or held by the model.
+    if base.target not in _FRESH:
+        # An input, what the model holds, and what may share its memory.
         return False
     now = order[node]
-    views = list(_views_of(base, path))
-    for view in views:
+    for view in _views_of(base, path):
         if view is node.args[0] or order[view] >= now:
-            continue
-        if any(order[user] > now for user in view.users):
+            readers = [user for user in view.users if order[user] < now]
+        else:
+            readers = list(view.users)
+            if any(order[user] > now for user in readers):
+                return False
+        if not all(_is_view(user) or user.target in _FRESH for user in readers if user is not node):
             return False
-    return not any(isinstance(user.target, HigherOrderOperator) for view in views for user in view.users)
+    return True
 
 
 def _written_anew(program: Any, node: Any, order: dict[Any, int]) -> bool:

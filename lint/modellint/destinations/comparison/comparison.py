@@ -283,6 +283,11 @@ class Comparison:
     ) -> tuple[float | None, str]:
         try:
             (returned,) = predictor.in_a_row([leaves])
+        except Unanswered as error:
+            if case.inputs is self.inputs:
+                raise Undecided(str(error)) from None
+            self.doubts.append(f"on {case.label}: {error}")
+            return None, str(error)
         except Misfit as error:
             if case.inputs is self.inputs:
                 raise Undecided(str(error)) from None

@@ -172,6 +172,11 @@ def _pads(padding: Padding, node: Any) -> bool:
     return all(axis < first for axis in padding.axes(x))
 
 
+def _between_static_ends(padding: Padding, node: Any) -> bool:
+    """Whether the boundaries are as many as are known: rows behind the last would not be in order."""
+    return not padding.axes(node.args[1])
+
+
 def _without_chance(padding: Padding, node: Any) -> bool:
     return not argument(node, "train")
 
@@ -196,5 +201,5 @@ _BY_OPERANDS: dict[Any, Callable[[Padding, Any], bool]] = {
     ),
     **dict.fromkeys((aten.constant_pad_nd.default, aten.pad.default), _pads),
     aten.dropout.default: _without_chance,
-    aten.bucketize.Tensor: _others_are_static,
+    aten.bucketize.Tensor: _between_static_ends,
 }

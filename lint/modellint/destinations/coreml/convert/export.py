@@ -29,7 +29,7 @@ from modellint.live.fix import fixed_copy
 from modellint.live.inputs import constant_arguments
 from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.exported import Attempt, Change, Exported
-from modellint.results.verification import AGREES, UNDECIDED, Verification
+from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Verification
 
 if TYPE_CHECKING:
     from torch import nn
@@ -227,6 +227,11 @@ class _Made(NamedTuple):
     exported: Exported
     path: Path
 
+    @property
+    def differs(self) -> bool:
+        """Whether it is known to compute something else."""
+        return self.exported.verification.single == DIFFERS
+
 
 class _Export:
     """One export in progress."""
@@ -285,7 +290,7 @@ class _Export:
             if package is None:
                 continue
             agrees = package.exported.verification.single == AGREES
-            if best is None or agrees:
+            if best is None or agrees or (best.differs and not package.differs):
                 best = package
             if agrees:
                 # Where float16 alone is not enough, it is not by another route.
