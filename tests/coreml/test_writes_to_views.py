@@ -158,6 +158,17 @@ def test_a_write_that_something_else_sees_stays(function: Callable[[Tensor, Tens
         assert sum(map(in_place_writes.writes_a_turned_view, program.graph.nodes)) == 1
 
 
+def test_a_write_to_rows_whose_number_is_a_value_stays() -> None:
+    def chosen(x: Tensor, mask: Tensor) -> Tensor:
+        rows = LINEAR(x)[mask].t()
+        rows.mul_(2.0)
+        return rows.sum(1)
+
+    with torch.no_grad():
+        program, _ = constant_scalars.exported(Model(chosen).eval(), Inputs(inputs()))
+    assert any(node.target is torch.ops.aten.mul_.Tensor for node in program.graph.nodes)
+
+
 def test_writes_to_several_tensors_at_once_stay() -> None:
     def several(x: Tensor, mask: Tensor) -> Tensor:
         first, second = LINEAR(x), LINEAR(x) + 1

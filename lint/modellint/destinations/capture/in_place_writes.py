@@ -10,6 +10,8 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.export.graph_signature import TensorArgument
 
+from modellint.destinations.capture.static_padding.sizes import is_of_values
+
 aten = torch.ops.aten
 _PARTING = {
     *(aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default, aten.unbind.int),
@@ -63,7 +65,10 @@ def writes_a_turned_view(node: Any) -> bool:
         return False
     written = node.args[0]
     value = written.meta.get("val") if isinstance(written, torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and not value.is_contiguous() and written.op == "call_function"
+    if not isinstance(value, torch.Tensor) or written.op != "call_function" or is_of_values(value):
+        # How elements lie in memory that has so many rows as values say cannot be asked.
+        return False
+    return not value.is_contiguous()
 
 
 def to_new_values(program: Any) -> None:
