@@ -17,6 +17,7 @@ from modellint.destinations.coreml.mil.device_departures import departures
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.mil_programs import declared_shape
 from modellint.destinations.coreml.private.operator_tables import mb
+from modellint.destinations.coreml.supplied_converters.shapes.rank_folding import rebuilt
 
 NAME = "modellint::avoid_device_faults"
 _Form = Callable[[Any], Any]
@@ -75,7 +76,7 @@ def _parted(operation: Any) -> Any:
         return None
     parts = mb.split(x=x, split_sizes=[size // 2, size - size // 2], axis=axis, before_op=operation)
     whole = mb.concat(values=parts, axis=axis, before_op=operation)
-    return _again(operation, x=whole)
+    return rebuilt(operation, {**operator_tables.inputs_of(operation), "x": whole, "name": operation.outputs[0].name})
 
 
 def _on_four_axes(operation: Any) -> Any:
@@ -86,8 +87,7 @@ def _on_four_axes(operation: Any) -> Any:
         return None
     together = [*shape[:2], math.prod(shape[2:-1]), shape[-1]]
     flat = mb.reshape(x=operation.x, shape=together, before_op=operation)
-    inputs = {**operator_tables.inputs_of(operation), "x": flat}
-    normalized = getattr(mb, operation.op_type)(**inputs, before_op=operation)
+    normalized = rebuilt(operation, {**operator_tables.inputs_of(operation), "x": flat})
     return mb.reshape(x=normalized, shape=shape, name=operation.outputs[0].name, before_op=operation)
 
 
@@ -96,12 +96,6 @@ def _clipped(operation: Any) -> Any:
     below = mb.minimum(x=operation.x, y=_RIGHT_UP_TO, before_op=operation)
     soft = mb.softplus(x=below, before_op=operation)
     return mb.maximum(x=operation.x, y=soft, name=operation.outputs[0].name, before_op=operation)
-
-
-def _again(operation: Any, **changed: Any) -> Any:
-    """The same operation with other inputs, under the same name."""
-    inputs = {**operator_tables.inputs_of(operation), **changed}
-    return getattr(mb, operation.op_type)(**inputs, name=operation.outputs[0].name, before_op=operation)
 
 
 _AROUND: dict[str, _Form] = {
