@@ -27,6 +27,7 @@ __all__ = [
     "shapes",
     "verify",
     "with_constants",
+    "with_random_inputs",
 ]
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
     from modellint.api import with_constants as with_constants
+    from modellint.api import with_random_inputs as with_random_inputs
 
     __version__: str
 

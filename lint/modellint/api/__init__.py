@@ -19,6 +19,7 @@ from modellint.api.language_models import language_model as language_model
 from modellint.api.pipelines import PipelineError as PipelineError
 from modellint.api.pipelines import PipelineResult as PipelineResult
 from modellint.api.pipelines import export_pipeline as export_pipeline
+from modellint.api.random_inputs import with_random_inputs as with_random_inputs
 from modellint.live.inputs.declared_inputs import Input as Input
 from modellint.results.progress import Progress as Progress
 

@@ -24,6 +24,7 @@ from modellint.cli.options import (
     with_constants,
     with_inputs,
     with_options,
+    with_random_inputs,
 )
 from modellint.cli.output import Progress, Texts, colored, expect_not_read, expect_output, write, write_report
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _LIVE_ONLY = {
     "inputs": "--input",
     "constants": "--constant",
+    "random_inputs": "--random-inputs",
     "checkpoint": "--checkpoint",
     "timeout": "--timeout",
     "memory": "--memory",
@@ -76,6 +78,7 @@ _NOT_TOGETHER = {
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @with_inputs
 @with_constants
+@with_random_inputs
 @with_capture(
     checkpoint="Compare the model with these weights.",
     frontend="How a live target is captured for Core ML (default: auto: trace, then export).",
@@ -167,13 +170,21 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         files, named = request_dispatch.split(targets)
         live = [
             request_dispatch.request_for(
-                job, target, options["inputs"], options["checkpoint"], seed=seed, constants=options["constants"]
+                job,
+                target,
+                options["inputs"],
+                options["checkpoint"],
+                seed=seed,
+                constants=options["constants"],
+                random_inputs=options["random_inputs"],
             )
             for target in named
         ]
     if not live:
         for key, option in _LIVE_ONLY.items():
-            if options[key] and not (options["models"] and key not in ("inputs", "constants", "checkpoint")):
+            if options[key] and not (
+                options["models"] and key not in ("inputs", "constants", "random_inputs", "checkpoint")
+            ):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
         from modellint.session import request_dispatch

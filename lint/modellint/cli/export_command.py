@@ -25,6 +25,7 @@ from modellint.cli.options import (
     with_constants,
     with_inputs,
     with_plugins,
+    with_random_inputs,
     with_settings,
 )
 from modellint.cli.output import Texts, Waiting, colored, findings_line, locators
@@ -42,6 +43,7 @@ TIMEOUT = 1800.0
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @with_inputs
 @with_constants
+@with_random_inputs
 @click.option(
     "--output",
     "-o",
@@ -128,6 +130,8 @@ def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
     is_pipeline = len(targets) > 1 or options["chain"] is not None
     if options["constants"] and (is_pipeline or options["form"] is not None):
         raise click.UsageError("--constant goes with one target, and not with --chain or --as")
+    if options["random_inputs"] and (is_pipeline or options["form"] is not None):
+        raise click.UsageError("--random-inputs goes with one target, and not with --chain or --as")
     if is_pipeline:
         from modellint.cli import pipeline
 
@@ -146,6 +150,7 @@ def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
         options["checkpoint"],
         seed=options["seed"] or 0,
         constants=options["constants"],
+        random_inputs=options["random_inputs"],
     )
     written = [
         _export_one(job, text, request._replace(destination=goal), wanted, output, options)

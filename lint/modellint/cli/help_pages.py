@@ -37,7 +37,7 @@ GROUPS = {
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
     "Model": (
-        "catalogues actions inputs constants image images state states labels checkpoint models reference record recorded "
+        "catalogues actions inputs constants random_inputs image images state states labels checkpoint models reference record recorded "
         "seed timeout memory"
     ),
     "Core ML": "destination deployment_target coreml_version coreai_version frontend precision",

@@ -273,6 +273,13 @@ with_constants = click.option(
 )
 """Give a command the option for inputs that become constants of a package."""
 
+with_random_inputs = click.option(
+    "--random-inputs",
+    is_flag=True,
+    help="Random numbers that the model draws are inputs.",
+)
+"""Give a command the option for random numbers that become inputs of a package."""
+
 
 with_inputs = _all(_INPUT_OPTIONS)
 """Give a command the options of what runs a live target."""

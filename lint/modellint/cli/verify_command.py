@@ -23,6 +23,7 @@ from modellint.cli.options import (
     with_constants,
     with_inputs,
     with_plugins,
+    with_random_inputs,
     with_settings,
 )
 from modellint.cli.output import Texts, absolute, colored, expect_output, locators, write
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.argument("target")
 @with_inputs
 @with_constants
+@with_random_inputs
 @click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
 @click.option(
     "--record",
@@ -110,6 +112,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
         options["checkpoint"],
         seed=options["seed"] or 0,
         constants=options["constants"],
+        random_inputs=options["random_inputs"],
     )._replace(action=action)
     requests = list(request_dispatch.requests_by_goal(job, [request])) if package is None else [request]
     if len(requests) > 1 and shown_format != "text":
@@ -146,10 +149,10 @@ def _package(text: str, options: Mapping[str, Any]) -> Path:
     except PackageError as error:
         raise UsageError(str(error)) from None
     with_case = options["reference"] is None
-    own = ("inputs", "constants", "checkpoint", "seed") if with_case else ()
+    own = ("inputs", "constants", "random_inputs", "checkpoint", "seed") if with_case else ()
     for name in ("destination", "frontend", "precision", "deployment_target", *own):
         if options[name]:
-            shown = name.removesuffix("s").replace("_", "-")
+            shown = {"inputs": "input", "constants": "constant"}.get(name, name).replace("_", "-")
             why = "the case has its inputs" if name in own else "the package is converted"
             raise click.UsageError(f"--{shown} does not go with {'--recorded' if with_case else '--reference'}: {why}")
     return package

@@ -77,8 +77,8 @@ class Builder:
 
     @property
     def compared_specs(self) -> tuple[inputs.InputSpec, ...]:
-        """What the inputs were made from, for a comparison; none where some are constants, as the rest holds the ranges then."""
-        return () if self._request.constants else self.specs
+        """What the inputs were made from, for a comparison; none where arguments are others, as they hold the ranges then."""
+        return () if self._request.constants or self._request.random_inputs else self.specs
 
     def with_values(self, command: str) -> tuple[nn.Module, Inputs]:
         """The model as it is to be converted, and its inputs."""
@@ -166,6 +166,8 @@ class Builder:
         self._give_shapes(model, given_inputs)
         if self._request.constants:
             model, given_inputs = self._with_constants(model, given_inputs)
+        if self._request.random_inputs:
+            model, given_inputs = self._with_random_inputs(model, given_inputs, without_values)
         return Built(model, given_inputs, not on_meta)
 
     def _with_constants(self, model: nn.Module, given: Inputs | None) -> tuple[nn.Module, Inputs]:
@@ -177,6 +179,23 @@ class Builder:
             return with_constants(model, ranged(given, self.specs), self._request.constants)
         except ValueError as error:
             raise inputs.InputError(f"{self._request.target.text}: --{error}") from None
+
+    def _with_random_inputs(
+        self, model: nn.Module, given: Inputs | None, without_values: bool
+    ) -> tuple[nn.Module, Inputs]:
+        from modellint.live.inputs.constant_arguments import ranged
+        from modellint.live.inputs.random_numbers import with_random_inputs
+
+        text = self._request.target.text
+        if given is None:
+            raise inputs.InputError(f"--random-inputs: {text} has no inputs: give them, with --input")
+        if without_values:
+            raise inputs.InputError(f"--random-inputs: {text} is too large to be run, and what it draws is not known")
+        self._session.enter("running forward of")
+        try:
+            return with_random_inputs(model, given if self._request.constants else ranged(given, self.specs))
+        except ValueError as error:
+            raise inputs.InputError(f"{text}: --random-inputs: {error}") from None
 
     def _named(self) -> Any:
         """What the target names, imported; of a collection the function that builds the model in question."""

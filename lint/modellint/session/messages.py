@@ -110,6 +110,8 @@ class Request(NamedTuple):
     """What files in ``inputs`` are relative to, if not to ``folder``."""
     constants: tuple[str, ...] = ()
     """The inputs, by their names, that are always what they are in the example."""
+    random_inputs: bool = False
+    """Whether random numbers that the model draws are inputs."""
     checkpoint: Path | None = None
     plugins: tuple[Plugin, ...] = ()
     """Those that may run; nobody decides it anew."""

@@ -62,6 +62,7 @@ def request_for(
     seed: int = 0,
     folder: Path | None = None,
     constants: Sequence[str] = (),
+    random_inputs: bool = False,
 ) -> Request:
     """Find what a target, its inputs and its checkpoint name, relative to ``folder``, by default the user's; nothing is run.
 
@@ -86,6 +87,7 @@ def request_for(
         inputs=tuple(specs),
         input_folder=folder,
         constants=tuple(constants),
+        random_inputs=random_inputs,
         checkpoint=checkpoint,
         plugins=job.plugins,
         seed=seed,

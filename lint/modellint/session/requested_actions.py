@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,11 @@ from modellint.live.code.places import Project
 from modellint.live.conversion_analyses import execution
 from modellint.live.fix import fixed_copy
 from modellint.live.inputs.constant_arguments import ranged, with_constants
+from modellint.live.inputs.random_numbers import random_inputs_of, with_random_inputs
 from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
+from modellint.results.exported import Change
 from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
 from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
@@ -40,6 +43,24 @@ if TYPE_CHECKING:
     from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.rule import Rule
     from modellint.session.target import Location, Target
+
+
+def _adapted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, str, tuple[nn.Module, Inputs]]]:
+    """A model with other inputs, by options that make it: the words, when they hold, and the model with its inputs."""
+    from modellint.destinations.capture.constant_scalars import inputs_taken
+    from modellint.destinations.comparison.side_effect_free_runs import at_rest
+
+    if not random_inputs_of(model):
+        adapted = None
+        with at_rest(model, inputs), suppress(ValueError):
+            adapted = with_random_inputs(model, inputs)
+        if adapted is not None:
+            yield "--random-inputs", "if the caller can draw them", adapted
+    with at_rest(model, inputs):
+        sets = inputs_taken(model, inputs)
+    for names in sets:
+        words = " ".join(f"--constant {name}" for name in names)
+        yield words, "if always what the example has there", with_constants(model, inputs, names)
 
 
 class Session:
@@ -213,7 +234,7 @@ class Session:
             specs: Sequence[InputSpec] = (),
             checked: Subject | None = None,
         ) -> Exported:
-            return destination.export(
+            exported = destination.export(
                 model,
                 inputs,
                 self.request.destination,
@@ -227,43 +248,42 @@ class Session:
                 faults=told,
                 subject=checked,
             )
+            drawn = (
+                Change("fixed", f"random numbers are the input {name}", (), "", numbers)
+                for name, numbers in random_inputs_of(model).items()
+            )
+            return replace(exported, changes=(*drawn, *exported.changes))
 
         exported = attempt(model, inputs, package.parent, specs, checked)
         if exported.writable or exported.advice or time.monotonic() > self._end():
             return exported
         try:
-            advice = self._constants_on_trial(model, ranged(inputs, specs), attempt, package.parent / "constants")
+            advice = self._advised_on_trial(model, ranged(inputs, specs), attempt, package.parent / "tried")
         except Exception:
             # What cannot be tried is no advice.
             return exported
         return replace(exported, advice=advice)
 
-    def _constants_on_trial(
+    def _advised_on_trial(
         self,
         model: nn.Module,
         inputs: Inputs,
         attempt: Callable[[nn.Module, Inputs, Path], Exported],
         folder: Path,
     ) -> tuple[str, ...]:
-        """The inputs that have to be constants for a model to be exported, as options; none where that does not do it either."""
-        from modellint.destinations.capture.constant_scalars import inputs_taken
-        from modellint.destinations.comparison.side_effect_free_runs import at_rest
-
-        with at_rest(model, inputs):
-            sets = inputs_taken(model, inputs)
-        for names in sets:
+        """What has to become an input, or a constant, for a model to be exported, as options; none where that does not do it either."""
+        for words, condition, (adapted, others) in _adapted(model, inputs):
             if time.monotonic() > self._end():
                 break
-            words = " ".join(f"--constant {name}" for name in names)
             self.enter(f"trying {words}")
             folder.mkdir()
             try:
-                exported = attempt(*with_constants(model, inputs, names), folder)
+                exported = attempt(adapted, others, folder)
             finally:
                 shutil.rmtree(folder)
             if exported.writable:
                 outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
-                return (f"{words}, if always what the example has there: tried, {outcome}",)
+                return (f"{words}, {condition}: tried, {outcome}",)
         return ()
 
     def checked_export(

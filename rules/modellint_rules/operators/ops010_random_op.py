@@ -98,7 +98,8 @@ class RandomOp(Rule):
     ```
 
     ## Fix safety
-    There is no fix: the numbers have to become an input.
+    There is no fix of the source: the numbers have to become an input. `modellint export --random-inputs` makes them one of the package,
+    and `modellint.with_random_inputs` of the model.
 
     ## Known limits
     In source what a condition decides about is for information: a model may draw numbers when it is given none. Where both branches

@@ -39,7 +39,7 @@ def bound(model: nn.Module, inputs: Inputs) -> Iterator[tuple[Inputs, Mapping[st
     if not constants or len(constants) == len(named) or not is_method or not _has_names(signature, inputs):
         yield inputs, {}
         return
-    vars(model)["forward"] = MethodType(_filled(signature, constants, _function(model), {}), model)
+    vars(model)["forward"] = MethodType(_filled(signature, constants, function_of(model), {}), model)
     try:
         yield _without(inputs, names, constants), constants
     finally:
@@ -71,11 +71,7 @@ def with_constants(model: nn.Module, inputs: Inputs, wanted: Sequence[str]) -> t
         raise ValueError(f"constant: there is no input {unknown[0]!r}, but {', '.join(map(repr, named)) or 'none'}")
     if len({*wanted}) == len(named):
         raise ValueError("constant: of a model whose inputs are all constant nothing is left to be computed")
-    cls = type(model)
-    twin = cls.__new__(cls)
-    vars(twin).update(vars(model))
-    vars(twin)["_buffers"] = dict(model._buffers)
-    vars(twin)["_non_persistent_buffers_set"] = {*model._non_persistent_buffers_set}
+    twin = twin_of(model)
     constants, tensors = {}, {}
     for name in wanted:
         value = named[name]
@@ -84,11 +80,21 @@ def with_constants(model: nn.Module, inputs: Inputs, wanted: Sequence[str]) -> t
             twin.register_buffer(tensors[name], value.detach().clone(), persistent=False)
         else:
             constants[name] = value
-    vars(twin)["forward"] = MethodType(_filled(signature, constants, _function(model), tensors), twin)
+    vars(twin)["forward"] = MethodType(_filled(signature, constants, function_of(model), tensors), twin)
     return twin, _without(inputs, names, {*wanted})
 
 
-def _function(model: nn.Module) -> Callable[..., Any]:
+def twin_of(model: nn.Module) -> nn.Module:
+    """A module of the same class, parameters and modules, to which attributes and buffers can be added."""
+    cls = type(model)
+    twin = cls.__new__(cls)
+    vars(twin).update(vars(model))
+    vars(twin)["_buffers"] = dict(model._buffers)
+    vars(twin)["_non_persistent_buffers_set"] = {*model._non_persistent_buffers_set}
+    return twin
+
+
+def function_of(model: nn.Module) -> Callable[..., Any]:
     """The function that a model's ``forward`` is, to be called with the model."""
     own = vars(model).get("forward")
     if own is None:

@@ -73,8 +73,10 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, example: Any) -> Inputs:
-        """A tuple is positional, a dict keyword arguments; anything else is the one argument."""
+        """A tuple is positional, a dict keyword arguments; what is ``Inputs`` stays so, and anything else is the one argument."""
         match example:
+            case cls():
+                return example
             case tuple() | list():
                 return cls(tuple(example))
             case dict():
