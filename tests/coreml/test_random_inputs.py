@@ -223,3 +223,34 @@ def test_verify_takes_the_option(tmp_path: Path) -> None:
 def test_the_command_refuses_models_without_them(tmp_path: Path) -> None:
     status, told = run(tmp_path, "export", "plain", "-o", str(tmp_path / "net.mlpackage"), "--random-inputs")
     assert (status, "--random-inputs: Linear draws no random numbers" in told) == (2, True)
+
+
+FATAL = """
+import os
+
+import torch
+from torch import nn
+
+
+class Fatal(nn.Module):
+    def forward(self, x, noise=None):
+        if "_random_inputs" in vars(self):
+            # As it is tried with random inputs.
+            os._exit(3)
+        return x + torch.randn_like(x)
+
+
+def make():
+    return Fatal().eval(), (torch.ones(2, 4),)
+"""
+
+
+def test_what_is_tried_takes_nothing_from_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FATAL)
+    output = tmp_path / "net.mlpackage"
+    result = CliRunner().invoke(cli, ["export", f"{tmp_path / 'net.py'}:make", "-o", str(output)])
+    assert result.exit_code == 1
+    assert "the model draws random numbers in evaluation mode" in result.output
+    assert "was not tried to the end: trying it ended the process with exit status 3" in result.output
+    assert "LNT003" not in result.output
+    assert not output.exists()

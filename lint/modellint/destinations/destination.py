@@ -230,10 +230,12 @@ class Destination(ABC):
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
         subject: Subject | None = None,
+        partly: Callable[[Exported], None] | None = None,
     ) -> Exported:
         """Fix, convert, save and verify a model, which is left as it was: a package ``name`` in ``folder``. Raises ``OptionError``.
 
         Of a ``subject`` of this model and these inputs, as it was checked, what was captured and converted may be shared.
+        ``partly`` is told of an export that leads to no package before other options are tried.
         """
 
     def export_language_model(

@@ -193,6 +193,12 @@ class Partial(NamedTuple):
     verification: Verification
 
 
+class Provisional(NamedTuple):
+    """The answer that holds if the worker comes no further with what may add to it."""
+
+    answer: Answer
+
+
 class Refusal(NamedTuple):
     """The target, its inputs or options are wrong; the text says how."""
 
@@ -209,7 +215,7 @@ class Restart(NamedTuple):
     """Building on the CPU failed after an attempt on the meta device: a fresh worker is to do without that."""
 
 
-Message: TypeAlias = Stage | Partial | Answer | Refusal | InternalError | Restart
+Message: TypeAlias = Stage | Partial | Provisional | Answer | Refusal | InternalError | Restart
 
 START: Codec[Start] = Codec(Start)
 MESSAGE: Codec[Message] = Codec(Message)

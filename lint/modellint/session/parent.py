@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,7 @@ from modellint.session.messages import (
     Limits,
     Message,
     Partial,
+    Provisional,
     Refusal,
     Request,
     Restart,
@@ -94,6 +96,8 @@ class _Watch:
         self._stage = "starting"
         self._partial: Verification | None = None
         """What a verification knew last, in case that it comes no further."""
+        self._provisional: Answer | None = None
+        """An answer that only lacks what may add to it."""
         self._output: deque[bytes] = deque()
         self._messages: queue.Queue[bytes | None] = queue.Queue()
         self._began = began
@@ -130,7 +134,10 @@ class _Watch:
             case InternalError(reason):
                 self._stage = "checking"
                 message = f"failed in modellint itself: {reason}"
-        return self._cannot_run(message if isinstance(message, str) else _UNREADABLE)
+        reason = message if isinstance(message, str) else _UNREADABLE
+        if self._provisional is not None:
+            return self._with_output(_unfinished(self._provisional, reason))
+        return self._cannot_run(reason)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:
         results, theirs = os.pipe()
@@ -221,6 +228,8 @@ class _Watch:
                 self._stage = name
             case Partial(verification):
                 self._partial = verification
+            case Provisional(answer):
+                self._provisional = answer
             case _:
                 return _UNREADABLE if message is None else message
         return None
@@ -295,6 +304,14 @@ class _Watch:
                 finding = finding._replace(help="\n".join(lines))
             findings.append(finding)
         return result._replace(diagnostics=tuple(findings), output=text)
+
+
+def _unfinished(answer: Answer, reason: str) -> Answer:
+    """An export that leads to no package, of which nobody knows whether another way does."""
+    if answer.exported is None:
+        return answer
+    note = f"what else may lead to a package was not tried to the end: trying it {reason}"
+    return answer._replace(exported=replace(answer.exported, notes=(*answer.exported.notes, note)))
 
 
 def _written_in(action: Action) -> str | None:

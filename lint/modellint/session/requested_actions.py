@@ -219,10 +219,12 @@ class Session:
         known: Sequence[Diagnostic],
         specs: Sequence[InputSpec] = (),
         checked: Subject | None = None,
+        partly: Callable[[Exported], None] | None = None,
     ) -> Exported:
         """Fix, convert, save and verify a model, of which the rules' findings are ``known``. Raises ``OptionError``.
 
-        ``checked`` is the subject that they were found of, if that is of these inputs.
+        ``checked`` is the subject that they were found of, if that is of these inputs. ``partly`` is told of an export that leads to no
+        package before other options are tried.
         """
         subject = checked or self.subject(model, inputs)
         destination, told = destination_of(subject), faults(subject, rules, known)
@@ -233,6 +235,7 @@ class Session:
             folder: Path,
             specs: Sequence[InputSpec] = (),
             checked: Subject | None = None,
+            partly: Callable[[Exported], None] | None = None,
         ) -> Exported:
             exported = destination.export(
                 model,
@@ -247,6 +250,7 @@ class Session:
                 progress=self.enter,
                 faults=told,
                 subject=checked,
+                partly=partly,
             )
             drawn = (
                 Change("fixed", f"random numbers are the input {name}", (), "", numbers)
@@ -254,9 +258,11 @@ class Session:
             )
             return replace(exported, changes=(*drawn, *exported.changes))
 
-        exported = attempt(model, inputs, package.parent, specs, checked)
+        exported = attempt(model, inputs, package.parent, specs, checked, partly)
         if exported.writable or exported.advice or time.monotonic() > self._end():
             return exported
+        if partly is not None:
+            partly(exported)
         try:
             advice = self._advised_on_trial(model, ranged(inputs, specs), attempt, package.parent / "tried")
         except Exception:
@@ -294,10 +300,11 @@ class Session:
         package: Path,
         rules: Mapping[str, Rule],
         specs: Sequence[InputSpec] = (),
+        provisionally: Callable[[Answer], None] = lambda answer: None,
     ) -> Answer:
         """The export of a model, and what the checks of the model as it is find; no export of one that does not run.
 
-        Raises ``OptionError``.
+        ``provisionally`` is told of an export that leads to no package before other options are tried. Raises ``OptionError``.
         """
         self.enter("checking")
         subject = self.subject(model, inputs, is_exported=True)
@@ -307,7 +314,11 @@ class Session:
         run = captured_run(subject)
         if run is not None and run.failure is not None and run.failure.kind != "data":
             return answer
-        exported = self.export(model, inputs, options, package, rules, answer.diagnostics, specs, subject)
+
+        def partly(exported: Exported) -> None:
+            provisionally(answer._replace(exported=exported))
+
+        exported = self.export(model, inputs, options, package, rules, answer.diagnostics, specs, subject, partly)
         return answer._replace(exported=exported)
 
     def export_language_model(self, model: nn.Module, wanted: LanguageModel, package: Path) -> ExportedLanguageModel:

@@ -33,6 +33,7 @@ from modellint.session.messages import (
     Message,
     Models,
     Partial,
+    Provisional,
     Refusal,
     Restart,
     Shapes,
@@ -255,7 +256,13 @@ class _Work:
         """The package, as a file, and what the checks of the model as it is find."""
         model, inputs = self._build.with_values("export")
         return self._session.checked_export(
-            model, inputs, action.options, action.package, self._build.rules(), self._build.compared_specs
+            model,
+            inputs,
+            action.options,
+            action.package,
+            self._build.rules(),
+            self._build.compared_specs,
+            provisionally=lambda answer: self._channel.send(Provisional(answer)),
         )
 
     def _pipeline(self, action: ExportPipeline) -> Answer:

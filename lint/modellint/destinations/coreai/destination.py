@@ -139,6 +139,7 @@ class CoreAI(Destination):
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
         subject: Subject | None = None,
+        partly: Callable[[Exported], None] | None = None,
     ) -> Exported:
         """Save an ``.aimodel``."""
         from modellint.destinations.coreai.export import export

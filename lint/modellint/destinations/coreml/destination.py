@@ -136,6 +136,7 @@ class CoreML(Destination):
         progress: Callable[[str], None] | None = None,
         faults: Sequence[Fault] = (),
         subject: Subject | None = None,
+        partly: Callable[[Exported], None] | None = None,
     ) -> Exported:
         """Save an ``.mlpackage`` by the first route that converts and agrees."""
         from modellint.destinations.coreml.capture.shared_captures import shared_captures
@@ -154,6 +155,7 @@ class CoreML(Destination):
             progress=progress,
             faults=faults,
             shared=None if subject is None else shared_captures(subject),
+            partly=partly,
         )
 
     def export_language_model(

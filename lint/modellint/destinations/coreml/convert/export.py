@@ -21,7 +21,7 @@ from modellint.destinations.coreml.package import input_output_specification
 from modellint.destinations.coreml.package.tensor_adapter import as_tensors, taking_pixels
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.verify.difference_location import first_line
-from modellint.destinations.coreml.verify.model import BUDGET
+from modellint.destinations.coreml.verify.model import BUDGET, RANDOM
 from modellint.destinations.coreml.verify.package import verify_package
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import SINGLE, STATES_SINCE, OptionError
@@ -100,6 +100,7 @@ def export(
     progress: Progress | None = None,
     faults: Sequence[Fault] = (),
     shared: SharedCaptures | None = None,
+    partly: Callable[[Exported], None] | None = None,
 ) -> Exported:
     """Fix, convert, save and verify a model, which is left as it was.
 
@@ -117,6 +118,7 @@ def export(
         progress: Told what is done.
         faults: Findings by which the model as it is converts into something else.
         shared: Captures of the model as it is on these inputs.
+        partly: Told of an export that leads to no package before other options are tried.
 
     The result says under which name the package is in ``folder``; it is there too where it does not agree, if any route converts.
     Raises ``OptionError`` for options that do not fit the model.
@@ -152,10 +154,15 @@ def export(
 
     report = progress or _silent
     with constant_arguments.bound(model, inputs) as (taken, constants):
-        exported = _advised(attempt, destination, options, folder, budget, report)
-    changes = (
-        Change("fixed", f"argument {key}", (), BIT_EQUAL, f"always {value!r}") for key, value in constants.items()
-    )
+        changes = tuple(
+            Change("fixed", f"argument {key}", (), BIT_EQUAL, f"always {value!r}") for key, value in constants.items()
+        )
+
+        def told(exported: Exported) -> None:
+            if partly is not None:
+                partly(replace(exported, changes=(*changes, *exported.changes)))
+
+        exported = _advised(attempt, destination, options, folder, budget, report, told)
     return replace(exported, changes=(*changes, *exported.changes))
 
 
@@ -166,6 +173,7 @@ def _advised(
     folder: Path,
     budget: float,
     progress: Progress,
+    partly: Callable[[Exported], None],
 ) -> Exported:
     """What an attempt gives; where nothing can be written, with the options by which it can, tried."""
     exported = attempt(destination, options, folder, budget)
@@ -173,6 +181,7 @@ def _advised(
         return exported
     if exported.converts and exported.verification.single == AGREES:
         return replace(exported, advice=("--precision fp32: the float32 package agrees",))
+    partly(exported)
     tried = folder / "tried"
     for words, alternative, wanted in _ways_on(exported, destination, options):
         progress(f"trying {words}")
@@ -197,6 +206,8 @@ _TRIED = 20.0
 
 def _ways_on(first: Exported, destination: Destination, options: Options) -> Iterator[tuple[str, Destination, Options]]:
     """Options under which a model may be exported that is not with those given."""
+    if first.verification.reason.startswith(RANDOM):
+        return
     if destination.frontend != "auto":
         yield "--frontend auto", destination._replace(frontend="auto"), options
     newer = destination._replace(target=f"iOS{STATES_SINCE}", frontend="auto")
