@@ -208,6 +208,14 @@ def test_a_check_outlives_an_export_that_kills_its_process(tmp_path: Path) -> No
     assert {row.action: row.status for row in rows} == {"check": "converts", "export": "not run"}
 
 
+def test_an_export_tells_the_option_that_leads_to_a_package(tmp_path: Path) -> None:
+    folder = project(tmp_path / "project", ZOO.replace("torch.relu(", "torch.rand_like(x) * torch.relu(", 1))
+    run(folder, "sweep", "zoo.py:models[small]", "--do", "export", "-o", "all.sqlite")
+    (row,) = ledger.read(folder / "all.sqlite")
+    assert row.status == "undecided"
+    assert row.reason.startswith("go on with --random-inputs, if the caller can draw them: tried, it agrees; ")
+
+
 def test_dask_workers_give_the_same_rows(swept: Path, copied: Path) -> None:
     done = run(copied, "sweep", "zoo.py:models", "--workers", "1", "-o", "dask.sqlite")
     assert (done.returncode, done.stderr) == (0, "")

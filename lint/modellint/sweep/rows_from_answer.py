@@ -154,11 +154,16 @@ def _of_export(base: SweepRow, exported: Exported, conversion: Conversion | None
     changes = tuple(f"{change.kind} {change.what}" for change in exported.changes)
     row = row._replace(changes=changes, package=exported.size)
     if exported.converts:
-        return row
+        return row._replace(reason=_advised(exported, row.reason))
     chosen = None if conversion is None else conversion.chosen
     attempts = "; ".join(f"{attempt.route}, {attempt.stage}: {attempt.reason}" for attempt in exported.attempts)
     blockers = () if chosen is None else chosen.blockers
-    return row._replace(status=status.REFUSED, blockers=blockers, reason=_line(attempts or row.reason))
+    return row._replace(status=status.REFUSED, blockers=blockers, reason=_advised(exported, attempts or row.reason))
+
+
+def _advised(exported: Exported, reason: str) -> str:
+    """A reason behind the options that lead to a package, where one was tried that does."""
+    return _line("; ".join(filter(None, (*(f"go on with {way}" for way in exported.advice), reason))))
 
 
 def _was_judged(conversion: Conversion | None) -> bool:
