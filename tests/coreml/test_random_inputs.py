@@ -50,17 +50,20 @@ DRAWS: dict[str, tuple[Callable[[Tensor], Tensor], list[str]]] = {
     "normal": (lambda h: torch.normal(h, h.exp()), ["random_normal"]),
     "normal of sizes": (lambda h: torch.normal(1.0, 2.0, (3,)), ["random_normal"]),
     "bernoulli": (lambda h: h.sigmoid().bernoulli(), ["random_uniform"]),
-    "multinomial": (lambda h: torch.multinomial(h.softmax(-1), 2), ["random_uniform"]),
+    "multinomial": (lambda h: torch.multinomial(h.softmax(-1), 2), ["random_exponential"]),
     "multinomial with replacement": (
         lambda h: torch.multinomial(h.softmax(-1), 3, replacement=True),
-        ["random_uniform"],
+        ["random_exponential"],
     ),
-    "gumbel": (lambda h: functional.gumbel_softmax(h, hard=True), ["random_uniform"]),
+    "gumbel": (lambda h: functional.gumbel_softmax(h, hard=True), ["random_exponential"]),
+    "a number": (lambda h: torch.rand(()) + h, ["random_uniform"]),
+    "randint of named bounds": (lambda h: torch.randint(1, high=5, size=(2, 3)) + 1, ["random_integers"]),
+    "randint of a size": (lambda h: torch.randint(0, h.shape[1], (2, 3)) + 1, ["random_integers"]),
     "distribution": (gaussian, ["random_normal"]),
     "normal_": (lambda h: torch.empty_like(h).normal_(1, 2), ["random_normal"]),
     "uniform_": (lambda h: torch.empty_like(h).uniform_(-1, to=3), ["random_uniform"]),
     "bernoulli_": (lambda h: torch.empty_like(h).bernoulli_(0.25), ["random_uniform"]),
-    "exponential_": (lambda h: torch.empty_like(h).exponential_(2.0), ["random_uniform"]),
+    "exponential_": (lambda h: torch.empty_like(h).exponential_(2.0), ["random_exponential"]),
     "two": (
         lambda h: torch.randn_like(h) + torch.rand_like(h) + torch.randn_like(h),
         ["random_normal", "random_uniform", "random_normal_2"],
@@ -90,6 +93,8 @@ WEIGHTS = torch.tensor([0.1, 0.2, 0.7]).expand(N, 3)
         lambda: torch.empty(N).exponential_(2.0),
         lambda: torch.bernoulli(torch.full((N,), 0.3)),
         lambda: torch.randint(2, 5, (N,)),
+        lambda: torch.randint(1, high=5, size=(N,)),
+        lambda: torch.randint_like(torch.ones(N), 1, high=5),
         lambda: torch.multinomial(WEIGHTS, 1),
         lambda: torch.multinomial(WEIGHTS, 2)[:, 1],
         lambda: torch.multinomial(WEIGHTS[0], N, replacement=True),
@@ -142,15 +147,47 @@ def test_constants_go_with_them() -> None:
     assert result.verification.ok
 
 
+class Seeded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return x + torch.randn_like(x)
+
+
+class Generated(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randn(2, 8, generator=torch.Generator().manual_seed(1))
+
+
+class Complex(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand(2, 8, dtype=torch.complex64).angle()
+
+
+class Initialized(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.init.normal_(torch.empty_like(x)) + torch.randn_like(x)
+
+
+def hooked() -> nn.Module:
+    model = Drawing(torch.randn_like)
+    model.register_forward_pre_hook(lambda _, args: (args[0] * 2,))
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (nn.Linear(8, 8), "draws no random numbers"),
         (nn.Dropout(), "draws no random numbers"),
         (torch.jit.script(nn.Linear(8, 8)), "is compiled"),
+        (Seeded(), "does not depend on the numbers"),
+        (Generated(), "draws no random numbers"),
+        (Complex(), "draws no random numbers"),
+        (Initialized(), "by other functions too"),
+        (hooked(), "does not run with its numbers as inputs"),
     ],
 )
-def test_models_without_them_are_refused(model: Any, message: str) -> None:
+def test_models_of_which_they_are_none_are_refused(model: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         modellint.with_random_inputs(model, (X,))
 
@@ -160,14 +197,80 @@ def test_sizes_that_may_vary_are_refused() -> None:
         modellint.with_random_inputs(Drawing(torch.randn_like), modellint.Input([(1, 8), 8]))
 
 
-def test_numbers_whose_number_is_a_value_are_told() -> None:
-    class Long(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.randn(int(x.abs().sum())).sum() + x
+class Long(nn.Module):
+    """Draws as many numbers as a value says."""
 
-    model, inputs = modellint.with_random_inputs(Long().eval(), (X,))
-    with pytest.raises(RuntimeError, match="what it draws cannot be inputs"):
-        model(X * 2, inputs.args[1])
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.randn(int(x.abs().sum())).sum() + x
+
+
+class Truncated(nn.Module):
+    """Draws again until all numbers are small."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        noise = torch.randn_like(x)
+        while bool((noise.abs() > 2.5).any()):
+            noise = torch.randn_like(x)
+        return x + noise
+
+
+@pytest.mark.parametrize("model", [Long(), Truncated()])
+def test_other_draws_than_the_example_s_are_not_passed(model: nn.Module) -> None:
+    drawn, inputs = modellint.with_random_inputs(model.eval(), (X,))
+    with pytest.raises(modellint.ExportError, match="what it draws cannot be inputs"):
+        modellint.export(drawn, inputs)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Tensor
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return x.mul_(2) + torch.randn_like(x)
+
+
+def test_model_and_example_are_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    for small in (2**28, -1):
+        monkeypatch.setattr("modellint.live.inputs.random_numbers.SMALL", small)
+        model, x = Counting().train(), torch.ones(2, 8)
+        state = torch.get_rng_state()
+        modellint.with_random_inputs(model, (x,))
+        assert model.training
+        assert float(model.count) == 0
+        assert torch.equal(x, torch.ones(2, 8))
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_keywords_of_other_functions_stay_where_they_are() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.searchsorted(x.cumsum(-1), input=x) + torch.where(x > 0, input=x, other=-x) * torch.rand_like(
+                x
+            )
+
+    model, inputs = modellint.with_random_inputs(Sorted().eval(), (X,))
+    expected = torch.searchsorted(X.cumsum(-1), X) + X.abs() * inputs.args[1]
+    assert torch.equal(model(*inputs.args), expected)
+
+
+def test_a_forward_of_another_object_stays_its_own() -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = 2
+
+        def run(self, x: Tensor) -> Tensor:
+            return self.factor * x + torch.randn_like(x)
+
+    outer = Inner()
+    outer.inner = Inner()
+    outer.factor = 7
+    outer.forward = outer.inner.run
+    model, inputs = modellint.with_random_inputs(outer.eval(), (X,))
+    assert torch.equal(model(*inputs.args), 2 * X + inputs.args[1])
 
 
 NOISY = """
@@ -191,6 +294,10 @@ def make():
 
 def plain():
     return nn.Linear(4, 4).eval(), (torch.ones(2, 4),)
+
+
+def misfit():
+    return nn.Sequential(Noisy(), nn.Linear(5, 4)).eval(), (torch.ones(2, 4),)
 """
 
 
@@ -223,6 +330,18 @@ def test_verify_takes_the_option(tmp_path: Path) -> None:
 def test_the_command_refuses_models_without_them(tmp_path: Path) -> None:
     status, told = run(tmp_path, "export", "plain", "-o", str(tmp_path / "net.mlpackage"), "--random-inputs")
     assert (status, "--random-inputs: Linear draws no random numbers" in told) == (2, True)
+
+
+def test_a_check_of_models_without_them_says_so(tmp_path: Path) -> None:
+    told = run(tmp_path, "check", "plain", "--random-inputs")[1]
+    assert "--random-inputs: Linear draws no random numbers" in told
+
+
+def test_what_the_model_raises_is_told_at_its_line(tmp_path: Path) -> None:
+    status, told = run(tmp_path, "check", "misfit", "--random-inputs")
+    assert status == 1
+    assert "modellint itself" not in told
+    assert "SHP008" in told or "LNT003" in told
 
 
 FATAL = """

@@ -15,12 +15,12 @@ def with_random_inputs(model: nn.Module, example_inputs: Any) -> tuple[nn.Module
 
     A converted program draws numbers of its own, if it can draw any, and can be compared with nothing. Given the numbers, it is a
     function of its inputs. They are standard ones: normal numbers of mean 0 and deviation 1 (``random_normal``), uniform ones from
-    0 up to 1 (``random_uniform``), or integers of the range that the model asks for (``random_integers``); means, deviations,
-    probabilities and weights stay in the model. A permutation is the order of uniform numbers. A function that a target names can
-    return the result as it stands.
+    0 up to 1 (``random_uniform``), exponential ones of rate 1 (``random_exponential``), or integers of the range that the model asks
+    for (``random_integers``); means, deviations, probabilities and weights stay in the model. A permutation is the order of uniform
+    numbers. A function that a target names can return the result as it stands.
 
     Args:
-        model: It is run once in evaluation mode, left as it was, and the result shares its parameters.
+        model: It is run four times in evaluation mode, left as it was, and the result shares its parameters.
         example_inputs: A tuple of arguments, a dict of keyword arguments, or the one argument.
 
     Returns:
@@ -28,7 +28,8 @@ def with_random_inputs(model: nn.Module, example_inputs: Any) -> tuple[nn.Module
 
     Raises:
         TypeError: For what is no model.
-        ValueError: For a model that draws no numbers, a compiled one, and sizes that may vary.
+        ValueError: For a model that draws no numbers, or the same ones at every run, or others too (in hooks, by ``nn.init``), a compiled
+            one, and sizes that may vary.
     """
     from torch import nn
 

@@ -147,6 +147,7 @@ class Builder:
         from torch import nn
 
         named = self._named()
+        needs_values |= self._request.random_inputs
         self._session.enter("building")
         if isinstance(named, nn.Module):
             model, example = named, None
@@ -184,18 +185,25 @@ class Builder:
         self, model: nn.Module, given: Inputs | None, without_values: bool
     ) -> tuple[nn.Module, Inputs]:
         from modellint.live.inputs.constant_arguments import ranged
-        from modellint.live.inputs.random_numbers import with_random_inputs
+        from modellint.live.inputs.random_numbers import NoRandomInputs, with_random_inputs
+        from modellint.session.messages import Check
 
         text = self._request.target.text
         if given is None:
             raise inputs.InputError(f"--random-inputs: {text} has no inputs: give them, with --input")
         if without_values:
-            raise inputs.InputError(f"--random-inputs: {text} is too large to be run, and what it draws is not known")
+            raise inputs.InputError(f"--random-inputs: {text} has no values, and what it draws is not known")
         self._session.enter("running forward of")
         try:
             return with_random_inputs(model, given if self._request.constants else ranged(given, self.specs))
-        except ValueError as error:
-            raise inputs.InputError(f"{text}: --random-inputs: {error}") from None
+        except NoRandomInputs as error:
+            if not isinstance(self._request.action, Check):
+                raise inputs.InputError(f"{text}: --random-inputs: {error}") from None
+            self._session.notes.append(f"--random-inputs: {error}")
+        except Exception:
+            # The run that follows tells what the model raises, and where.
+            self._session.enter("building")
+        return model, given
 
     def _named(self) -> Any:
         """What the target names, imported; of a collection the function that builds the model in question."""

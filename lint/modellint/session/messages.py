@@ -162,6 +162,8 @@ class Answer(NamedTuple):
     """The names of a collection's models, where these were asked for; empty for a target that is no collection."""
     facts: TargetFacts | None = None
     """Where they were asked for, and the worker came to its end."""
+    unfinished: str = ""
+    """How what may have added to an export came to no end; empty where it did."""
 
 
 class Start(NamedTuple):

@@ -311,7 +311,8 @@ def _unfinished(answer: Answer, reason: str) -> Answer:
     if answer.exported is None:
         return answer
     note = f"what else may lead to a package was not tried to the end: trying it {reason}"
-    return answer._replace(exported=replace(answer.exported, notes=(*answer.exported.notes, note)))
+    exported = replace(answer.exported, notes=(*answer.exported.notes, note))
+    return answer._replace(exported=exported, unfinished=reason)
 
 
 def _written_in(action: Action) -> str | None:

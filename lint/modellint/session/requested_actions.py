@@ -52,7 +52,7 @@ def _adapted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, str, tuple
 
     if not random_inputs_of(model):
         adapted = None
-        with at_rest(model, inputs), suppress(ValueError):
+        with at_rest(model, inputs), suppress(Exception):
             adapted = with_random_inputs(model, inputs)
         if adapted is not None:
             yield "--random-inputs", "if the caller can draw them", adapted
@@ -285,6 +285,9 @@ class Session:
             folder.mkdir()
             try:
                 exported = attempt(adapted, others, folder)
+            except Exception:
+                # What cannot be tried is no advice.
+                continue
             finally:
                 shutil.rmtree(folder)
             if exported.writable:

@@ -34,7 +34,12 @@ def rows_of(task: Task, answer: Answer, seconds: float) -> tuple[SweepRow, ...]:
     """A row for each route that an answer tells of; one row without a route where it comes to none."""
     base = _base(task, answer.facts, seconds)._replace(findings=tuple(map(_noted, _worth(answer.diagnostics))))
     if answer.exported is not None and task.action != status.CHECK:
-        return (_of_export(base, answer.exported, answer.conversion),)
+        row = _of_export(base, answer.exported, answer.conversion)
+        if answer.unfinished:
+            # With more time another way may lead to a package.
+            reason = f"{row.status}; trying what else may lead to a package {answer.unfinished}; {row.reason}"
+            row = row._replace(status=status.NOT_RUN, reason=_line(reason))
+        return (row,)
     stopped = next((finding for finding in answer.diagnostics if finding.code in _CANNOT_RUN), None)
     if answer.verification is not None and answer.facts is not None and (answer.verification.cases or stopped is None):
         asked = base.frontend if base.frontend != "auto" and base.destination == "coreml" else ""

@@ -19,6 +19,7 @@ from modellint.destinations.comparison.program import Misfit, Program, RunError,
 from modellint.destinations.comparison.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.comparison.states import lost_writes, state_differences
 from modellint.destinations.comparison.untrained_weights import untrained
+from modellint.live.inputs.random_numbers import DrawsOtherwise
 from modellint.live.inputs.variants import Case as Given
 from modellint.live.inputs.variants import may_vary, of_one_input, variants
 from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
@@ -180,7 +181,9 @@ class Comparison:
                 expected = self.reference(case.inputs)
             except Raised as error:
                 self.cases.append(Case(case.label, None, note=str(error)))
-                if case.resized:
+                if isinstance(error.__cause__, DrawsOtherwise):
+                    self.doubts.append(f"on {case.label}: {error.__cause__}")
+                elif case.resized:
                     self.doubts.append(f"the model raises at {case.label} ({error}): give sizes that it takes")
                 continue
             self._variety.look(expected)

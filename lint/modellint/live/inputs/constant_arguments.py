@@ -99,7 +99,7 @@ def function_of(model: nn.Module) -> Callable[..., Any]:
     own = vars(model).get("forward")
     if own is None:
         return type(model).forward
-    if isinstance(own, MethodType):
+    if isinstance(own, MethodType) and own.__self__ is model:
         return own.__func__
     return lambda _, *args, **kwargs: own(*args, **kwargs)
 

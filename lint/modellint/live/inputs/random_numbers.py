@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, count
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from modellint.live.inputs.constant_arguments import function_of, twin_of
 from modellint.live.inputs.model_inputs import Inputs
@@ -20,11 +23,23 @@ from modellint.live.snapshot import unchanged
 if TYPE_CHECKING:
     from torch import nn
 
-_NORMAL, _UNIFORM, _INTEGERS = "normal", "uniform", "integers"
+_NORMAL, _UNIFORM, _EXPONENTIAL, _INTEGERS = "normal", "uniform", "exponential", "integers"
 _DESCRIPTIONS = "_random_inputs"
 """The attribute of a twin that says of each input which numbers it takes."""
+_SEED = 0x5EED
+"""Added to the process's seed: what is drawn is nothing that the example was drawn as."""
+_LEAST, _MOST = 2.0**-24, 17.0
+"""Between these are nearly all exponential numbers that float32 draws; of 0 a logarithm is infinite."""
 SMALL = 256 * 1024**2
-"""Bytes of parameters up to which their numbers are restored after the run that records."""
+"""Bytes of parameters up to which their numbers are restored after the runs that record."""
+
+
+class NoRandomInputs(ValueError):
+    """A model whose random numbers cannot be inputs; the message says why."""
+
+
+class DrawsOtherwise(RuntimeError):
+    """A run that draws other numbers than that on the example did."""
 
 
 class Draw(NamedTuple):
@@ -36,46 +51,63 @@ class Draw(NamedTuple):
     high: int = 0
     """Of integers: above the largest."""
 
-    def sample(self) -> Tensor:
-        """Numbers of the process's generator, float32 or int64."""
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Numbers that are drawn, float32 or int64."""
         if self.kind == _NORMAL:
-            return torch.randn(self.shape, dtype=torch.float32)
-        if self.kind == _UNIFORM:
-            return torch.rand(self.shape, dtype=torch.float32)
-        return torch.randint(self.low, self.high, self.shape, dtype=torch.int64)
+            return torch.randn(self.shape, generator=generator, dtype=torch.float32)
+        if self.kind == _INTEGERS:
+            return torch.randint(self.low, self.high, self.shape, generator=generator, dtype=torch.int64)
+        value = torch.rand(self.shape, generator=generator, dtype=torch.float32)
+        return value if self.kind == _UNIFORM else -value.clamp_min(_LEAST).log().clamp_max(-_LEAST)
 
     @property
     def description(self) -> str:
         """The distribution, in words."""
-        if self.kind == _NORMAL:
-            return "normal, of mean 0 and deviation 1"
-        if self.kind == _UNIFORM:
-            return "uniform, from 0 up to 1"
+        match self.kind:
+            case "normal":
+                return "normal, of mean 0 and deviation 1"
+            case "uniform":
+                return "uniform, from 0 up to 1"
+            case "exponential":
+                return "exponential, of rate 1: -log of uniform ones"
         return f"integers from {self.low} up to {self.high - 1}"
 
     @property
     def range(self) -> tuple[float, float] | None:
         """The bounds of what is drawn, the upper one excluded; None for normal numbers."""
-        if self.kind == _NORMAL:
-            return None
-        return (0.0, 1.0) if self.kind == _UNIFORM else (self.low, self.high)
+        match self.kind:
+            case "normal":
+                return None
+            case "uniform":
+                return 0.0, 1.0
+            case "exponential":
+                return _LEAST, _MOST
+        return self.low, self.high
 
 
 class _Generator(TorchFunctionMode):
     """Mode in which random functions of PyTorch compute with numbers that ``drawn`` gives."""
 
-    def drawn(self, draw: Draw) -> Tensor:
+    def drawn(self, kind: str, sizes: Sequence[Any], low: Any = 0, high: Any = 0) -> Tensor:
+        """Numbers of a kind; a number without axes is drawn as a row of one, as inputs have axes."""
         raise NotImplementedError
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if "input" in given:
-            args = (given.pop("input"), *args)
+        kwargs = kwargs or {}
         function = _FUNCTIONS.get(func)
-        if function is None or given.get("out") is not None:
-            return func(*args, **given)
-        value = function(self.drawn, *args, **given)
-        return func(*args, **given) if value is NotImplemented else value
+        if function is None or any(kwargs.get(name) is not None for name in ("out", "generator")):
+            # A generator of the model's own is none that the caller's numbers stand for.
+            return func(*args, **kwargs)
+        given = dict(kwargs)
+        first = (given.pop("input"),) if "input" in given else ()
+        if _is_complex(given.get("dtype"), *first, *args[:1]):
+            return func(*args, **kwargs)
+        return function(self.drawn, *first, *args, **given)
+
+
+def _is_complex(dtype: Any, *tensors: Any) -> bool:
+    dtypes = [dtype, *(tensor.dtype for tensor in tensors if isinstance(tensor, Tensor))]
+    return any(isinstance(each, torch.dtype) and each.is_complex for each in dtypes)
 
 
 class _Recorder(_Generator):
@@ -84,11 +116,13 @@ class _Recorder(_Generator):
     def __init__(self) -> None:
         super().__init__()
         self.draws: list[tuple[Draw, Tensor]] = []
+        self._numbers = torch.Generator().manual_seed((torch.initial_seed() + _SEED) % 2**63)
 
-    def drawn(self, draw: Draw) -> Tensor:
-        value = draw.sample()
+    def drawn(self, kind: str, sizes: Sequence[Any], low: Any = 0, high: Any = 0) -> Tensor:
+        draw = Draw(kind, tuple(map(int, sizes)) or (1,), int(low), int(high))
+        value = draw.sample(self._numbers)
         self.draws.append((draw, value))
-        return value
+        return value if sizes else value.reshape(())
 
 
 class _Player(_Generator):
@@ -96,55 +130,84 @@ class _Player(_Generator):
 
     def __init__(self, draws: Sequence[Draw], values: Sequence[Tensor]) -> None:
         super().__init__()
-        self._left = zip(draws, values, strict=True)
+        self._left = deque(zip(draws, values, strict=True))
 
-    def drawn(self, draw: Draw) -> Tensor:
-        known, value = next(self._left, (None, None))
-        if known != draw or value is None:
-            raise RuntimeError(
-                f"the model draws {draw.kind} numbers of shape {draw.shape}, and drew {_told(known)} on the example: "
-                "what it draws cannot be inputs"
+    def drawn(self, kind: str, sizes: Sequence[Any], low: Any = 0, high: Any = 0) -> Tensor:
+        known, value = self._left.popleft() if self._left else (None, None)
+        # Of a trace sizes are tensors, and it keeps what is asked of them.
+        shape = None if torch._C._get_tracing_state() else tuple(map(int, sizes)) or (1,)
+        if known is None or value is None or known.kind != kind or shape not in (None, known.shape):
+            raise DrawsOtherwise(
+                f"the model draws {kind} numbers{_of_shape(shape)} where it drew {_told(known)} on the example, so that what it draws "
+                "cannot be inputs"
             )
-        return value
+        return value if sizes else value.reshape(())
+
+    def end(self) -> None:
+        """Raises ``DrawsOtherwise`` where numbers are left."""
+        if self._left:
+            raise DrawsOtherwise(
+                f"the model draws no more where it drew {_told(self._left[0][0])} on the example, so that what it draws cannot be inputs"
+            )
 
 
 def _told(draw: Draw | None) -> str:
-    return "no more" if draw is None else f"{draw.kind} ones of shape {draw.shape}"
+    return "no more" if draw is None else f"{draw.kind} ones{_of_shape(draw.shape)}"
+
+
+def _of_shape(shape: tuple[int, ...] | None) -> str:
+    return "" if shape is None else f" of shape {shape}"
 
 
 def with_random_inputs(model: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inputs]:
     """A module of the same state whose ``forward`` takes the random numbers that the model draws, and the inputs with such numbers.
 
     The numbers are standard ones, which the model's own means, deviations, bounds and probabilities are applied to; what it draws
-    in evaluation mode counts. Uniform numbers and integers have their ranges. The model is run once, and restored.
+    in evaluation mode counts. All but normal ones have their ranges. The model is run four times, and restored.
 
-    Raises:
-        ValueError: For a compiled module, for sizes that may vary, and for a model that draws none.
+    Raises ``NoRandomInputs`` for a compiled module, for sizes that may vary, for a model that draws none, or the same at every run, and
+    for one that is not a function of them; and what the model itself raises.
     """
+    name = type(model).__name__
     if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError(f"{type(model).__name__} is compiled, and draws its numbers itself")
+        raise NoRandomInputs(f"{name} is compiled, and draws its numbers itself")
     if inputs.flexible:
-        raise ValueError("sizes that may vary do not go with them: of what sizes they would be is not known")
-    draws = _recorded(model, inputs)
+        raise NoRandomInputs("sizes that may vary do not go with them: of what sizes they would be is not known")
+    recorder = _Recorder()
+    recorded = _returned(model, inputs, recorder, seed=2)
+    draws = recorder.draws
     if not draws:
-        raise ValueError(
-            f"{type(model).__name__} draws no random numbers in evaluation mode, by functions that are known"
-        )
+        raise NoRandomInputs(f"{name} draws no random numbers in evaluation mode, by functions that are known")
+    if _are_same(*(_returned(model, inputs, seed=seed) for seed in (0, 1))):
+        raise NoRandomInputs(f"what {name} gives does not depend on the numbers that it draws")
     names = _names([draw.kind for draw, _ in draws], model, inputs)
     named: dict[str, tuple[Draw, Tensor]] = dict(zip(names, draws, strict=True))
     twin = twin_of(model)
     vars(twin)["forward"] = MethodType(_playing(model, inputs, {name: draw for name, (draw, _) in named.items()}), twin)
     vars(twin)[_DESCRIPTIONS] = {name: draw.description for name, (draw, _) in named.items()}
+    given = _with_numbers(inputs, named)
+    try:
+        played = _returned(twin, given, seed=3)
+    except Exception as error:
+        raise NoRandomInputs(
+            f"{name} does not run with its numbers as inputs: {type(error).__name__}: {error}"
+        ) from error
+    if not _are_same(recorded, played):
+        raise NoRandomInputs(f"{name} draws numbers by other functions too, or in hooks of its own")
+    return twin, given
+
+
+def _with_numbers(inputs: Inputs, named: Mapping[str, tuple[Draw, Tensor]]) -> Inputs:
+    """The inputs with numbers behind them, which have positions where all others do."""
     values = {name: value for name, (_, value) in named.items()}
-    # Behind arguments that all have positions, numbers have positions too.
     in_order = not inputs.kwargs
     keys: Sequence[str | int] = range(len(inputs.args), len(inputs.args) + len(values)) if in_order else [*values]
     spans = zip(keys, (draw.range for draw, _ in named.values()), strict=True)
     ranges: dict[str | int, tuple[float, float]] = {**inputs.ranges}
     ranges.update((key, span) for key, span in spans if span is not None)
     if in_order:
-        return twin, inputs._replace(args=(*inputs.args, *values.values()), ranges=ranges)
-    return twin, inputs._replace(kwargs={**inputs.kwargs, **values}, ranges=ranges)
+        return inputs._replace(args=(*inputs.args, *values.values()), ranges=ranges)
+    return inputs._replace(kwargs={**inputs.kwargs, **values}, ranges=ranges)
 
 
 def random_inputs_of(model: nn.Module) -> Mapping[str, str]:
@@ -153,37 +216,64 @@ def random_inputs_of(model: nn.Module) -> Mapping[str, str]:
     return found
 
 
-def _recorded(model: nn.Module, inputs: Inputs) -> list[tuple[Draw, Tensor]]:
-    """What a run in evaluation mode draws."""
+def _returned(
+    model: nn.Module, inputs: Inputs, scope: AbstractContextManager[Any] | None = None, seed: int | None = None
+) -> list[Tensor]:
+    """The tensors that a run in evaluation mode returns, which changes nothing; ``scope`` is around it."""
     weight = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    recorder = _Recorder()
+    leaves = pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    copies = [(tensor, tensor.detach().clone()) for tensor in (*model.buffers(), *tensors)]
     with unchanged(model, inputs, values=weight <= SMALL), torch.no_grad():
         for module in model.modules():
             # An overridden `train` may do anything.
             vars(module)["training"] = False
-        with recorder:
-            model(*inputs.args, **inputs.kwargs)
-    return recorder.draws
+        with scope or nullcontext():
+            if seed is not None:
+                torch.manual_seed(seed)
+            returned = model(*inputs.args, **inputs.kwargs)
+        found = [leaf.detach().clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, Tensor)]
+    with torch.no_grad():
+        for tensor, value in copies:
+            if not torch.equal(tensor, value):
+                tensor.copy_(value)
+    return found
+
+
+def _are_same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return len(first) == len(second) and all(
+        a.shape == b.shape and torch.allclose(_wide(a), _wide(b), 1e-4, 1e-6, equal_nan=True)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _names(kinds: Sequence[str], model: nn.Module, inputs: Inputs) -> Iterator[str]:
     """``random_normal``, ``random_uniform_2``: none that an argument has."""
     taken = {*inspect.signature(model.forward).parameters, *inputs.kwargs}
     for kind in kinds:
-        numbers = count(2)
-        name = f"random_{kind}"
-        while name in taken:
-            name = f"random_{kind}_{next(numbers)}"
-        taken.add(name)
-        yield name
+        yield _free(f"random_{kind}", taken, 2)
+
+
+def _free(name: str, taken: set[str], start: int) -> str:
+    """The name, or with the first number behind it that makes it another than those taken; it is taken then."""
+    numbered = (f"{name}_{number}" for number in count(start))
+    found = next(each for each in chain((name,), numbered) if each not in taken)
+    taken.add(found)
+    return found
 
 
 def _positional(model: nn.Module, inputs: Inputs) -> list[str]:
     """Names of the arguments that have positions; those of ``*args`` are ``args_0``, ``args_1``."""
+    parameters = inspect.signature(model.forward).parameters
+    taken = {*parameters}
     names: list[str] = []
-    for name, parameter in inspect.signature(model.forward).parameters.items():
+    for name, parameter in parameters.items():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            names.extend(f"{name}_{at}" for at in range(len(inputs.args) - len(names)))
+            names.extend(_free(f"{name}_{at}", taken, 0) for at in range(len(inputs.args) - len(names)))
         names.append(name)
     return names[: len(inputs.args)]
 
@@ -198,10 +288,12 @@ def _playing(model: nn.Module, inputs: Inputs, draws: Mapping[str, Draw]) -> Cal
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         bound = taken.bind(*args, **kwargs)
-        values = [bound.arguments.pop(name) for name in draws]
-        with _Player([*draws.values()], values):
-            first = [bound.arguments[name] for name in positional]
-            return base(self, *first, **{name: bound.arguments[name] for name in inputs.kwargs})
+        first = [bound.arguments[name] for name in positional]
+        rest = {name: bound.arguments[name] for name in inputs.kwargs}
+        with _Player([*draws.values()], [bound.arguments[name] for name in draws]) as player:
+            returned = base(self, *first, **rest)
+        player.end()
+        return returned
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     forward.__signature__ = taken.replace(parameters=[own, *taken.parameters.values()])  # type: ignore[attr-defined]
@@ -210,14 +302,14 @@ def _playing(model: nn.Module, inputs: Inputs, draws: Mapping[str, Draw]) -> Cal
 
 # Random functions of PyTorch by draws of standard numbers.
 
-_Drawn = Callable[[Draw], Tensor]
+_Drawn = Callable[..., Tensor]
 
 
-def _shape(sizes: Any) -> tuple[int, ...]:
+def _sizes(sizes: Any) -> Sequence[Any]:
     """The sizes that a factory is given, each by itself or in one sequence."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list, torch.Size)):
-        sizes = sizes[0]
-    return tuple(map(int, sizes))
+        return tuple(sizes[0])
+    return tuple(sizes)
 
 
 def _cast(value: Tensor, dtype: Any, device: Any = None) -> Tensor:
@@ -227,117 +319,83 @@ def _cast(value: Tensor, dtype: Any, device: Any = None) -> Tensor:
 
 def _of_sizes(kind: str) -> Callable[..., Any]:
     def function(drawn: _Drawn, *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-        return _cast(drawn(Draw(kind, _shape(sizes if size is None else (size,)))), dtype, device)
+        return _cast(drawn(kind, _sizes(sizes if size is None else (size,))), dtype, device)
 
     return function
 
 
 def _like(kind: str) -> Callable[..., Any]:
     def function(drawn: _Drawn, tensor: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-        return _cast(drawn(Draw(kind, _shape((tensor.shape,)))), dtype or tensor.dtype, device or tensor.device)
+        return _cast(drawn(kind, tensor.shape), dtype or tensor.dtype, device or tensor.device)
 
     return function
 
 
-def _randint(
-    drawn: _Drawn,
-    *given: Any,
-    low: Any = 0,
-    high: Any = None,
-    size: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    **_: Any,
-) -> Any:
-    bounds = list(given)
-    if size is None:
-        size = bounds.pop()
-    if len(bounds) == 2:
-        low, high = bounds
-    elif bounds:
-        (high,) = bounds
-    return _integers(drawn, low, high, (size,), dtype, device)
+def _randint(drawn: _Drawn, *given: Any, size: Any = None, dtype: Any = None, device: Any = None, **bounds: Any) -> Any:
+    first = list(given)
+    sizes = first.pop() if size is None else size
+    return _integers(drawn, first, bounds, _sizes((sizes,)), dtype or torch.int64, device)
 
 
 def _randint_like(
-    drawn: _Drawn,
-    tensor: Tensor,
-    *bounds: Any,
-    low: Any = 0,
-    high: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    **_: Any,
+    drawn: _Drawn, tensor: Tensor, *given: Any, dtype: Any = None, device: Any = None, **bounds: Any
 ) -> Any:
-    if len(bounds) == 2:
-        low, high = bounds
-    elif bounds:
-        (high,) = bounds
-    return _integers(drawn, low, high, (tensor.shape,), dtype or tensor.dtype, device or tensor.device)
+    return _integers(drawn, list(given), bounds, tensor.shape, dtype or tensor.dtype, device or tensor.device)
 
 
-def _integers(drawn: _Drawn, low: Any, high: Any, sizes: Any, dtype: Any, device: Any) -> Any:
-    if isinstance(low, Tensor) or isinstance(high, Tensor):
-        return NotImplemented
-    return _cast(drawn(Draw(_INTEGERS, _shape(sizes), low, high)), dtype or torch.int64, device)
+def _integers(
+    drawn: _Drawn, given: list[Any], named: Mapping[str, Any], sizes: Sequence[Any], dtype: Any, device: Any
+) -> Any:
+    """Integers of bounds that are given as ``high``, as ``low, high``, or by these names."""
+    high = named["high"] if "high" in named else given.pop()
+    low = given[0] if given else named.get("low", 0)
+    return _cast(drawn(_INTEGERS, sizes, low, high), dtype, device)
 
 
 def _randperm(drawn: _Drawn, n: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    return _cast(drawn(Draw(_UNIFORM, (int(n),))).argsort(), dtype or torch.int64, device)
+    return _cast(drawn(_UNIFORM, (n,)).argsort(), dtype or torch.int64, device)
 
 
 def _normal(drawn: _Drawn, mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, dtype: Any = None, **_: Any) -> Any:
     tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
-    if size is None:
-        size = tuple((tensors[0] + tensors[-1]).shape)
-    value = _cast(drawn(Draw(_NORMAL, _shape((size,)))), tensors[0].dtype if tensors else dtype)
-    return value * std + mean
+    sizes = (tensors[0] + tensors[-1]).shape if size is None else _sizes((size,))
+    return _cast(drawn(_NORMAL, sizes), tensors[0].dtype if tensors else dtype) * std + mean
 
 
 def _bernoulli(drawn: _Drawn, tensor: Tensor, p: Any = None, **_: Any) -> Any:
-    value = drawn(Draw(_UNIFORM, _shape((tensor.shape,))))
-    return (value < (tensor if p is None else p)).to(tensor.dtype)
-
-
-_LEAST = 2.0**-24
-"""The least of uniform numbers in float32 that is not 0, of which a logarithm is infinite."""
-
-
-def _exponential(value: Tensor) -> Tensor:
-    """Exponentially distributed numbers of rate 1, by uniform ones."""
-    return -value.clamp_min(_LEAST).log()
+    return (drawn(_UNIFORM, tensor.shape) < (tensor if p is None else p)).to(tensor.dtype)
 
 
 def _multinomial(drawn: _Drawn, tensor: Tensor, num_samples: int, replacement: bool = False, **_: Any) -> Any:
-    """The smallest of exponential numbers divided by the weights, as PyTorch has it without replacement."""
+    """The largest of weights divided by exponential numbers, as PyTorch has it without replacement."""
     if not replacement or num_samples == 1:
-        value = drawn(Draw(_UNIFORM, _shape((tensor.shape,))))
-        return (tensor / _exponential(value).to(tensor.dtype)).topk(num_samples, dim=-1).indices
-    value = drawn(Draw(_UNIFORM, (*_shape((tensor.shape[:-1],)), num_samples, int(tensor.shape[-1]))))
-    return (tensor.unsqueeze(-2) / _exponential(value).to(tensor.dtype)).argmax(-1)
+        value = drawn(_EXPONENTIAL, tensor.shape)
+        return (tensor / value.to(tensor.dtype)).topk(num_samples, dim=-1).indices
+    value = drawn(_EXPONENTIAL, (*tensor.shape[:-1], num_samples, tensor.shape[-1]))
+    return (tensor.unsqueeze(-2) / value.to(tensor.dtype)).argmax(-1)
 
 
 def _normal_(drawn: _Drawn, tensor: Tensor, mean: Any = 0.0, std: Any = 1.0, **_: Any) -> Any:
-    return tensor.copy_(drawn(Draw(_NORMAL, _shape((tensor.shape,)))) * std + mean)
+    return tensor.copy_(drawn(_NORMAL, tensor.shape) * std + mean)
 
 
 def _uniform_(drawn: _Drawn, tensor: Tensor, *bounds: Any, to: Any = 1.0, **others: Any) -> Any:
     low, high = (*bounds, *(others.get("from", 0.0), to)[len(bounds) :])
-    return tensor.copy_(drawn(Draw(_UNIFORM, _shape((tensor.shape,)))) * (high - low) + low)
+    return tensor.copy_(drawn(_UNIFORM, tensor.shape) * (high - low) + low)
 
 
 def _bernoulli_(drawn: _Drawn, tensor: Tensor, p: Any = 0.5, **_: Any) -> Any:
-    return tensor.copy_(drawn(Draw(_UNIFORM, _shape((tensor.shape,)))) < p)
+    return tensor.copy_(drawn(_UNIFORM, tensor.shape) < p)
 
 
 def _exponential_(drawn: _Drawn, tensor: Tensor, lambd: Any = 1.0, **_: Any) -> Any:
-    return tensor.copy_(_exponential(drawn(Draw(_UNIFORM, _shape((tensor.shape,))))) / lambd)
+    return tensor.copy_(drawn(_EXPONENTIAL, tensor.shape) / lambd)
 
 
 def _gumbel_softmax(
     drawn: _Drawn, logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
-    noise = -_exponential(drawn(Draw(_UNIFORM, _shape((logits.shape,))))).log().to(logits.dtype)
+    noise = -drawn(_EXPONENTIAL, logits.shape).log().to(logits.dtype)
     soft = ((logits + noise) / tau).softmax(dim)
     return functional.one_hot(soft.argmax(dim), logits.shape[dim]).movedim(-1, dim).to(soft.dtype) if hard else soft
 
