@@ -64,6 +64,7 @@ def assert_same(function: Callable[..., Any], *inputs: Any) -> None:
         lambda z, w, x: z[x > 0],
         lambda z, w, x: (z.reshape(2, 6), z.permute(1, 0).contiguous(), z.view(-1, 2, 2), z.flatten(), z.roll(1, 0)),
         lambda z, w, x: (z.sum(0), z.mean(), z.cumsum(1), z.split(2, 1), z.unbind(0), torch.chunk(z, 2, 1)),
+        lambda z, w, x: (*z.split_with_sizes([1, 3], 1), *z.hsplit(2), z.flatten().view_as(x), z.T.reshape_as(w)),
         lambda z, w, x: (torch.fft.fftshift(z), nn.functional.pad(z, (1, 1)), z.repeat(2, 1), z.type_as(w), z.type(torch.complex128)),
         lambda z, w, x: [len(z), z.dim(), z.size(1), *z.shape, z.is_complex(), z.dtype == torch.complex64, z.numel()],
         lambda z, w, x: (z.masked_fill(x > 0, 1 - 2j), z.masked_fill(x > 0, 0), z.masked_fill(x > 0, w[0, 0])),

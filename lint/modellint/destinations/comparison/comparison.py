@@ -21,7 +21,7 @@ from modellint.destinations.comparison.states import lost_writes, state_differen
 from modellint.destinations.comparison.untrained_weights import untrained
 from modellint.live.inputs.random_numbers import DrawsOtherwise
 from modellint.live.inputs.variants import Case as Given
-from modellint.live.inputs.variants import may_vary, of_one_input, variants
+from modellint.live.inputs.variants import float_masks, may_vary, of_one_input, variants
 from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
 
 if TYPE_CHECKING:
@@ -160,6 +160,10 @@ class Comparison:
         program = predictor or halved or _nothing()
         deadline = time.monotonic() + self._budget
         left: list[str] = []
+        self.notes.extend(
+            f"{self._name(at)} is taken for a mask, as the example has 0 and 1 there alone: it was compared on such"
+            for at in float_masks(self.inputs, self._specs)
+        )
         cases = self._given
         if self._budget and not self._fixed_sizes:
             others = self._generator.other_sizes(self.model, program, left)

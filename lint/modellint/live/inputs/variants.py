@@ -33,6 +33,8 @@ _MOST_CHANGED = 8
 """Sets of inputs, at most, in which one element of the example's is another one."""
 _MOST_FURTHER = 64
 """Sets of inputs, at most, of which there are more where an output tells little."""
+_MASK = 8
+"""Elements, at least, of a tensor of floats that is taken for a mask."""
 _SMALL = (1e-4, 1e-9)
 """The largest magnitudes of floats in the cases of small numbers."""
 
@@ -55,7 +57,8 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
 
     Floats are drawn anew with the example's mean and deviation; they are zero, negative, and large. Integers come from the
     range that was given, or else from that of the example, and are at its ends; truth values, and integers that are 0 and 1,
-    are drawn with several densities, and are all true and all false. Whatever was given a range stays in it. Other sizes of
+    are drawn with several densities, and are all true and all false; so are floats of which each is 0 or 1, both of them being among
+    them. Whatever was given a range stays in it. Other sizes of
     flexible dimensions come last: their bounds, and one between.
 
     ``wide`` adds zeros in one argument only, small floats, few values, the same rows, masks that are true once in each row, the
@@ -78,7 +81,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
 
     def of_floats(label: str, change: Callable[[Tensor], Tensor], only: int | None = None) -> Iterator[Case]:
         def changed(leaf: Tensor, bounds: tuple[float, float] | None, at: int) -> Tensor:
-            if not leaf.is_floating_point() or (only is not None and at != only):
+            if not leaf.is_floating_point() or (only is not None and at != only) or _is_float_mask(leaf, bounds):
                 return leaf
             result = change(leaf)
             return result if bounds is None else result.clamp(bounds[0], _below(bounds[1], leaf.dtype))
@@ -142,6 +145,12 @@ def may_vary(inputs: Inputs, specs: Sequence[InputSpec] = ()) -> list[int]:
     return [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.numel() and is_free(at)]
 
 
+def float_masks(inputs: Inputs, specs: Sequence[InputSpec] = ()) -> list[int]:
+    """The places, among all leaves, of tensors of floats that are given 0 and 1 alone, as the example holds nothing else."""
+    leaves, ranges = _flat(inputs)[0], _ranges(inputs, specs)
+    return [at for at, leaf in enumerate(leaves) if _is_float_mask(leaf, ranges.get(at))]
+
+
 def of_one_input(inputs: Inputs, at: int, specs: Sequence[InputSpec] = (), seed: int = 0) -> Iterator[Case]:
     """The example with the tensor at that place changed alone: drawn anew, in another order, one of its elements another one.
 
@@ -169,6 +178,8 @@ def of_one_input(inputs: Inputs, at: int, specs: Sequence[InputSpec] = (), seed:
         changed = flat.clone()
         if leaf.dtype is torch.bool:
             changed[place] = ~changed[place]
+        elif _is_float_mask(leaf, bounds):
+            changed[place] = 1 - changed[place]
         elif len(others) and count % 2 == 0:
             changed[place] = others[int(torch.randint(len(others), (), generator=draw))]
         else:
@@ -190,7 +201,12 @@ def further(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0) -> I
             if isinstance(leaf, Tensor):
                 bounds = ranges.get(at)
                 leaf = _drawn(leaf, bounds, draw, (0.5, 0.2, 0.8)[number % 3])
-                if leaf.is_floating_point() and bounds is None and leaf.numel():
+                if (
+                    leaf.is_floating_point()
+                    and bounds is None
+                    and leaf.numel()
+                    and not _is_float_mask(leaves[at], None)
+                ):
                     leaf = change(leaf * scales[(at + number) % len(scales)], draw)
                 elif change in _ZEROING and leaf.dtype in _WIDE and (bounds is None or bounds[0] <= 0 < bounds[1]):
                     leaf = change(leaf, draw)
@@ -204,7 +220,9 @@ def scaled(inputs: Inputs, scale: float, specs: Sequence[InputSpec] = ()) -> Inp
     leaves, tree = _flat(inputs)
     ranges = _ranges(inputs, specs)
     changed = [
-        leaf * scale if isinstance(leaf, Tensor) and leaf.is_floating_point() and at not in ranges else leaf
+        leaf * scale
+        if isinstance(leaf, Tensor) and leaf.is_floating_point() and at not in ranges and not _is_float_mask(leaf, None)
+        else leaf
         for at, leaf in enumerate(leaves)
     ]
     args, kwargs = pytree.tree_unflatten(changed, tree)
@@ -330,6 +348,14 @@ def _is_mask(leaf: Any, bounds: tuple[float, float] | None) -> bool:
     return may_be and int(leaf.min()) >= 0 and int(leaf.max()) <= 1
 
 
+def _is_float_mask(leaf: Any, bounds: tuple[float, float] | None) -> bool:
+    """Whether a tensor holds floats of which each is 0 or 1, and some are the one and some the other."""
+    if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or bounds is not None or leaf.numel() < _MASK:
+        return False
+    ones = leaf == 1
+    return bool((ones | (leaf == 0)).all()) and bool(ones.any()) and not bool(ones.all())
+
+
 def _is_open(leaf: Any, bounds: tuple[float, float] | None) -> bool:
     """Whether a tensor holds integers, more than truth values, of which nobody said where they end."""
     return (
@@ -420,6 +446,8 @@ def _drawn(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Generat
         low_float, high_float = bounds
         values = torch.rand(shape, generator=draw, dtype=torch.float64) * (high_float - low_float) + low_float
         return values.to(leaf.dtype).to(leaf.device)
+    if _is_float_mask(leaf, bounds):
+        return (torch.rand(shape, generator=draw) < density).to(leaf.dtype).to(leaf.device)
     finite = leaf.detach().to(torch.float64)
     finite = finite[finite.isfinite()]
     mean = float(finite.mean()) if finite.numel() else 0.0

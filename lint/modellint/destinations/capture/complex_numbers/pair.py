@@ -117,11 +117,11 @@ def reads(*names: str) -> Callable[[F], F]:
 
 _MOVES = (
     "__getitem__", "__neg__", "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "chunk", "clone", "constant_pad_nd",
-    "contiguous", "cumsum", "detach", "diagonal", "diff", "dropout", "expand", "expand_as", "flatten", "flip", "fliplr", "flipud",
-    "gather", "index_select", "masked_select", "mean", "moveaxis", "movedim", "narrow", "neg", "negative", "pad", "permute",
-    "positive", "ravel", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "select", "split", "squeeze", "sum", "swapaxes",
-    "swapdims", "t", "take_along_dim", "tensor_split", "tile", "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze",
-    "view",
+    "contiguous", "cumsum", "detach", "diagonal", "diff", "dropout", "dsplit", "expand", "expand_as", "flatten", "flip", "fliplr",
+    "flipud", "gather", "hsplit", "index_select", "masked_select", "mean", "moveaxis", "movedim", "narrow", "neg", "negative", "pad",
+    "permute", "positive", "ravel", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90", "select", "split",
+    "split_with_sizes", "squeeze", "sum", "swapaxes", "swapdims", "t", "take_along_dim", "tensor_split", "tile", "transpose", "tril",
+    "triu", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "vsplit",
 )  # fmt: skip
 
 
