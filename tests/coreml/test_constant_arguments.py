@@ -221,3 +221,21 @@ def test_a_compiled_module_keeps_its_inputs() -> None:
     compiled = torch.jit.trace(nn.Bilinear(4, 4, 2).eval(), (torch.randn(1, 4), torch.randn(1, 4)))
     with pytest.raises(ValueError, match="is compiled, and keeps its inputs"):
         modellint.with_constants(compiled, (torch.randn(1, 4), torch.randn(1, 4)), "input2")
+
+
+class Repeated(nn.Module):
+    """Writes to what it makes of its grid, whose size is a value: each row counts as often as its first number says."""
+
+    def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        rows = torch.repeat_interleave(grid, grid[:, 0], dim=0)
+        rows[:, 0] = 1
+        return torch.stack([x[: int(row[1])].sum(0) * row[0] for row in rows])
+
+
+def test_constants_that_the_code_writes_to_are_its_own() -> None:
+    model, rest = modellint.with_constants(
+        Repeated().eval(), (torch.randn(6, 4), torch.tensor([[2, 3], [1, 4]])), "grid"
+    )
+    result = modellint.export(model, rest, frontend="export")
+    assert result.verification.ok
+    assert result.summary.outputs[0].shape == "3x4"

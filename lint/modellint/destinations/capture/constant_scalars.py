@@ -76,6 +76,8 @@ class _Result(NamedTuple):
 
     value: Any
     shape: torch.Size | None = None
+    is_written: bool = False
+    """Whether the code writes to them: a program has no constant that is written to."""
 
 
 class _Operands(NamedTuple):
@@ -218,6 +220,14 @@ class _Looking(_Visits):
         self._provenance = provenance
         self._scalars_only = scalars_only
         self.constants: dict[_Visit, _Result | _Operands] = {}
+        self._given: list[tuple[_Visit, torch.Tensor, int]] = []
+
+    def end(self) -> None:
+        """Mark the tensors that the run wrote to, after it got them."""
+        for visit, tensor, version in self._given:
+            known = self.constants[visit]
+            if tensor._version != version and isinstance(known, _Result):
+                self.constants[visit] = known._replace(is_written=True)
 
     def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         provenance = self._provenance
@@ -249,6 +259,8 @@ class _Looking(_Visits):
             return value
         elif provenance.is_of_values and not any(map(provenance.reaches, tensors)):
             self.constants[visit] = _Result(pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, value))
+            given = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+            self._given.extend((visit, tensor, tensor._version) for tensor in given)
         elif instead := {**self._masks(function, args, kwargs), **_numbers((args, kwargs), provenance.taken)}:
             self.constants[visit] = _Operands(instead)
         return value
@@ -312,8 +324,8 @@ class _Answering(_Visits):
 
     def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
         match self._constants.get(visit):
-            case _Result(value, shape) if shape is None or args[0].shape == shape:
-                return value
+            case _Result(value, shape, is_written) if shape is None or args[0].shape == shape:
+                return pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, value) if is_written else value
             case _Operands(instead):
                 args, kwargs = _replaced((args, kwargs), instead, count())
         if function is torch.Tensor.tolist:
@@ -337,6 +349,7 @@ def answered(model: nn.Module, inputs: Inputs, of_inputs: bool = False) -> Itera
     followed = [] if of_inputs else given
     with torch.no_grad(), _Provenance(followed) as provenance, _Looking(provenance, of_inputs) as looking:
         model(*inputs.args, **inputs.kwargs)
+        looking.end()
     if not looking.constants or [tensor._version for tensor in state] != before:
         yield False
         return
