@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.destinations.capture import eager_path, found_rows, in_place_writes, torch_export
+from modellint.destinations.capture import eager_path, found_rows, gradient_scopes, in_place_writes, torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 from modellint.live.capture.jit_trace import TAKING
 
@@ -406,6 +406,7 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
     captured on the path that it takes then, is captured on the other one. Raises whatever ``torch.export`` raises.
     """
     program, notes = _captured(model, inputs, as_example)
+    gradient_scopes.inline(program)
     in_place_writes.to_new_values(program)
     return program, notes
 

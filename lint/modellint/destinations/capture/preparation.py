@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.capture import packed_sequences
@@ -63,6 +64,7 @@ def prepared(
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
         met = stack.enter_context(_without_idle_autocast())
+        distributions = stack.enter_context(_without_validation())
         normalizing = stack.enter_context(normalizing_in_operators(model))
         moved = stack.enter_context(staying_in_place(model))
         functions = stack.enter_context(forward_alone(model))
@@ -70,7 +72,9 @@ def prepared(
         outputs, done, substitutes = _run(model, inputs, stack, has_converter)
         is_fast = any(isinstance(layer, _FAST) for layer in model.modules())
         has_fast_path = is_fast or any(isinstance(layer, nn.MultiheadAttention) for layer in model.modules())
-        is_idle = not (met or normalizing or moved or functions or untrained or done or substitutes or is_fast)
+        is_idle = not (
+            met or distributions or normalizing or moved or functions or untrained or done or substitutes or is_fast
+        )
         if _is_plain(outputs):
             yield Prepared((), done, is_idle, True, has_fast_path)
             return
@@ -166,6 +170,26 @@ def _without_fast_path() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+
+@contextmanager
+def _without_validation() -> Iterator[list[type]]:
+    """Scope in which distributions do not ask whether their parameters and values are valid: no program asks, and a capture stops there.
+
+    Yields their classes, as far as some are made.
+    """
+    made: list[type] = []
+    asking = Distribution.__init__
+
+    def silent(self: Any, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+        made.append(type(self))
+        asking(self, torch.Size(batch_shape), torch.Size(event_shape), validate_args=False)
+
+    Distribution.__init__ = silent  # type: ignore[method-assign]
+    try:
+        yield made
+    finally:
+        Distribution.__init__ = asking  # type: ignore[method-assign]
 
 
 @contextmanager
