@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import modellint
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.inputs.variants import variants
 
 MASK = torch.tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
 
@@ -37,3 +40,28 @@ def test_other_floats_are_drawn_as_before() -> None:
     assert not any("taken for a mask" in note for note in result.verification.notes)
     ones = modellint.export(Rounding().eval(), (torch.randn(2, 4), torch.ones(2, 4)), precision="fp32")
     assert not any("taken for a mask" in note for note in ones.verification.notes)
+
+
+class Branching(nn.Module):
+    """Goes another way where a mask leaves nothing."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if mask.sum() == 0:
+            return x * 2
+        return x * mask
+
+
+def test_they_are_all_0_and_all_1_too() -> None:
+    mask = torch.ones(2, 8)
+    mask[1, 5:] = 0
+    with pytest.raises(modellint.ExportError):
+        modellint.export(Branching().eval(), (torch.randn(2, 8), mask), precision="fp32")
+
+
+def test_they_are_masks_at_other_sizes() -> None:
+    mask = torch.ones(4, 8)
+    mask[1, 5:] = 0
+    lengths = {0: {1: (4, 16)}, 1: {1: (4, 16)}}
+    seen = [case.inputs.args[1] for case in variants(Inputs((torch.randn(4, 8), mask), {}, lengths)) if case.resized]
+    assert len(seen) > 1
+    assert all(bool(((each == 0) | (each == 1)).all()) and bool(each.any()) for each in seen)

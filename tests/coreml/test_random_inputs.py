@@ -192,6 +192,26 @@ def test_models_of_which_they_are_none_are_refused(model: Any, message: str) -> 
         modellint.with_random_inputs(model, (X,))
 
 
+class Rare(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.bernoulli(torch.full((1,), 0.4))
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix: Tensor
+        self.register_buffer("matrix", torch.eye(2).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.matrix @ x + torch.randn_like(x)
+
+
+@pytest.mark.parametrize("model", [Rare(), Sparse()])
+def test_samples_that_are_often_the_same_are_inputs(model: nn.Module) -> None:
+    assert len(modellint.with_random_inputs(model, (X,))[1].args) == 2
+
+
 def test_sizes_that_may_vary_are_refused() -> None:
     with pytest.raises(ValueError, match="sizes that may vary"):
         modellint.with_random_inputs(Drawing(torch.randn_like), modellint.Input([(1, 8), 8]))

@@ -20,7 +20,7 @@ def with_random_inputs(model: nn.Module, example_inputs: Any) -> tuple[nn.Module
     numbers. A function that a target names can return the result as it stands.
 
     Args:
-        model: It is run four times in evaluation mode, left as it was, and the result shares its parameters.
+        model: It is run a few times in evaluation mode, left as it was, and the result shares its parameters.
         example_inputs: A tuple of arguments, a dict of keyword arguments, or the one argument.
 
     Returns:

@@ -200,8 +200,9 @@ class Builder:
             if not isinstance(self._request.action, Check):
                 raise inputs.InputError(f"{text}: --random-inputs: {error}") from None
             self._session.notes.append(f"--random-inputs: {error}")
-        except Exception:
+        except Exception as error:
             # The run that follows tells what the model raises, and where.
+            self._session.notes.append(f"--random-inputs: nothing is an input, as a run raises {type(error).__name__}")
             self._session.enter("building")
         return model, given
 

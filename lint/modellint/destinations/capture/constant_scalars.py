@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.destinations.capture import eager_path, found_rows, gradient_scopes, in_place_writes, torch_export
+from modellint.destinations.capture import eager_path, found_rows, in_place_writes, torch_export
 from modellint.live.capture.data_dependence import tells_shape_only
 from modellint.live.capture.jit_trace import TAKING
 
@@ -220,13 +220,13 @@ class _Looking(_Visits):
         self._provenance = provenance
         self._scalars_only = scalars_only
         self.constants: dict[_Visit, _Result | _Operands] = {}
-        self._given: list[tuple[_Visit, torch.Tensor, int]] = []
+        self._given: list[tuple[_Visit, torch.Tensor, int | None]] = []
 
     def end(self) -> None:
         """Mark the tensors that the run wrote to, after it got them."""
         for visit, tensor, version in self._given:
             known = self.constants[visit]
-            if tensor._version != version and isinstance(known, _Result):
+            if isinstance(known, _Result) and (version is None or tensor._version != version):
                 self.constants[visit] = known._replace(is_written=True)
 
     def called(self, visit: _Visit, function: Any, args: Any, kwargs: Any) -> Any:
@@ -260,7 +260,8 @@ class _Looking(_Visits):
         elif provenance.is_of_values and not any(map(provenance.reaches, tensors)):
             self.constants[visit] = _Result(pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, value))
             given = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-            self._given.extend((visit, tensor, tensor._version) for tensor in given)
+            # Tensors of inference mode count no writes.
+            self._given.extend((visit, each, None if each.is_inference() else each._version) for each in given)
         elif instead := {**self._masks(function, args, kwargs), **_numbers((args, kwargs), provenance.taken)}:
             self.constants[visit] = _Operands(instead)
         return value
@@ -406,7 +407,6 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
     captured on the path that it takes then, is captured on the other one. Raises whatever ``torch.export`` raises.
     """
     program, notes = _captured(model, inputs, as_example)
-    gradient_scopes.inline(program)
     in_place_writes.to_new_values(program)
     return program, notes
 
@@ -446,7 +446,7 @@ def _exported(model: nn.Module, inputs: Inputs, as_example: bool) -> tuple[Any, 
                     return torch_export.exported(model, inputs), (EXAMPLE_NOTE,)
         raise reason from None
     if not inputs.flexible and asks_for_values(program):
-        with answered(model, inputs) as is_any, suppress(Exception):
+        with suppress(Exception), answered(model, inputs) as is_any:
             if is_any:
                 return torch_export.exported(model, inputs), (NOTE,)
     return program, ()

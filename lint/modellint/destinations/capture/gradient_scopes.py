@@ -18,8 +18,14 @@ def inline(program: Any) -> None:
         _inline(module, call, getattr(module, body.target), operands)
         if not body.users:
             module.graph.erase_node(body)
-    if calls:
-        module.recompile()
+    if not calls:
+        return
+    # Outputs are told by the names of what gives them.
+    (output,) = (node for node in module.graph.nodes if node.op == "output")
+    for spec, given in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+        if hasattr(spec.arg, "name") and hasattr(given, "name"):
+            spec.arg.name = given.name
+    module.recompile()
 
 
 def _inline(module: Any, call: Any, body: Any, operands: list[Any]) -> None:

@@ -176,20 +176,40 @@ def _without_fast_path() -> Iterator[None]:
 def _without_validation() -> Iterator[list[type]]:
     """Scope in which distributions do not ask whether their parameters and values are valid: no program asks, and a capture stops there.
 
-    Yields their classes, as far as some are made.
+    Yields the classes of those that would have.
     """
     made: list[type] = []
-    asking = Distribution.__init__
-
-    def silent(self: Any, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
-        made.append(type(self))
-        asking(self, torch.Size(batch_shape), torch.Size(event_shape), validate_args=False)
-
-    Distribution.__init__ = silent  # type: ignore[method-assign]
+    with _VALIDATION:
+        if not _SILENT:
+            _ASKING.extend((Distribution.__init__, Distribution._validate_sample))
+            Distribution.__init__, Distribution._validate_sample = _made, _valid  # type: ignore[method-assign]
+        _SILENT.append(made)
     try:
         yield made
     finally:
-        Distribution.__init__ = asking  # type: ignore[method-assign]
+        with _VALIDATION:
+            _SILENT[:] = [each for each in _SILENT if each is not made]
+            if not _SILENT:
+                Distribution.__init__, Distribution._validate_sample = _ASKING  # type: ignore[method-assign]
+                _ASKING.clear()
+
+
+_VALIDATION = threading.Lock()
+_SILENT: list[list[type]] = []
+"""What each such scope has met, while there are any."""
+_ASKING: list[Callable[..., Any]] = []
+"""The functions of PyTorch that ask."""
+
+
+def _made(self: Any, *shapes: Any, **named: Any) -> None:
+    for met in _SILENT:
+        met.append(type(self))
+    _ASKING[0](self, *shapes[:2], **{**named, "validate_args": False})
+
+
+def _valid(self: Any, value: Any) -> None:
+    for met in _SILENT:
+        met.append(type(self))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from modellint.destinations.capture import gradient_scopes
 from modellint.destinations.capture.decomposition_overhead import decomposed
 from modellint.destinations.capture.in_place_writes import is_written
 from modellint.live.inputs.model_inputs import Inputs
@@ -39,6 +40,7 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
     bounds = bounds_of(inputs)
     args, kwargs = widened(inputs, bounds)
     program = torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+    gradient_scopes.inline(program)
     if any(_is_transform(node) or _is_of_others(node) for node in program.graph.nodes):
         # All operators of PyTorch's own stay; of others the table knows those that have no kernel but what they are made of.
         table, others = torch.export.default_decompositions(), filter(_is_of_others, program.graph.nodes)

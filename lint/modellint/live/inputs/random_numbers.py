@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, count
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +30,8 @@ _SEED = 0x5EED
 """Added to the process's seed: what is drawn is nothing that the example was drawn as."""
 _LEAST, _MOST = 2.0**-24, 17.0
 """Between these are nearly all exponential numbers that float32 draws; of 0 a logarithm is infinite."""
+_SEEDS = 20
+"""Seeds, at most, of runs that are to tell whether what a model gives depends on them."""
 SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are restored after the runs that record."""
 
@@ -163,7 +165,7 @@ def with_random_inputs(model: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inp
     """A module of the same state whose ``forward`` takes the random numbers that the model draws, and the inputs with such numbers.
 
     The numbers are standard ones, which the model's own means, deviations, bounds and probabilities are applied to; what it draws
-    in evaluation mode counts. All but normal ones have their ranges. The model is run four times, and restored.
+    in evaluation mode counts. All but normal ones have their ranges. The model is run a few times, and restored.
 
     Raises ``NoRandomInputs`` for a compiled module, for sizes that may vary, for a model that draws none, or the same at every run, and
     for one that is not a function of them; and what the model itself raises.
@@ -178,7 +180,7 @@ def with_random_inputs(model: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inp
     draws = recorder.draws
     if not draws:
         raise NoRandomInputs(f"{name} draws no random numbers in evaluation mode, by functions that are known")
-    if _are_same(*(_returned(model, inputs, seed=seed) for seed in (0, 1))):
+    if not _varies(model, inputs):
         raise NoRandomInputs(f"what {name} gives does not depend on the numbers that it draws")
     names = _names([draw.kind for draw, _ in draws], model, inputs)
     named: dict[str, tuple[Draw, Tensor]] = dict(zip(names, draws, strict=True))
@@ -220,35 +222,43 @@ def _returned(
     model: nn.Module, inputs: Inputs, scope: AbstractContextManager[Any] | None = None, seed: int | None = None
 ) -> list[Tensor]:
     """The tensors that a run in evaluation mode returns, which changes nothing; ``scope`` is around it."""
-    weight = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    leaves = pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    copies = [(tensor, tensor.detach().clone()) for tensor in (*model.buffers(), *tensors)]
-    with unchanged(model, inputs, values=weight <= SMALL), torch.no_grad():
-        for module in model.modules():
-            # An overridden `train` may do anything.
-            vars(module)["training"] = False
-        with scope or nullcontext():
-            if seed is not None:
-                torch.manual_seed(seed)
-            returned = model(*inputs.args, **inputs.kwargs)
-        found = [leaf.detach().clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, Tensor)]
-    with torch.no_grad():
+    is_small = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) <= SMALL
+    leaves = [] if is_small else pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
+    given = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    copies = [(tensor, tensor.detach().clone()) for tensor in ((*model.buffers(), *given) if not is_small else ())]
+    try:
+        with unchanged(model, inputs, values=is_small), torch.no_grad():
+            for module in model.modules():
+                # An overridden `train` may do anything.
+                vars(module)["training"] = False
+            with scope or nullcontext():
+                if seed is not None:
+                    torch.manual_seed(seed)
+                returned = model(*inputs.args, **inputs.kwargs)
+            return [leaf.detach().clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, Tensor)]
+    finally:
         for tensor, value in copies:
-            if not torch.equal(tensor, value):
-                tensor.copy_(value)
-    return found
+            # What cannot be compared or written to, sparse or expanded, no run has written to either.
+            with torch.no_grad(), suppress(RuntimeError):
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
 
 
-def _are_same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+def _varies(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether what a model gives depends on the seed: of few seeds, as samples of few kinds are often the same."""
+    first = _returned(model, inputs, seed=0)
+    return not all(_are_same(first, _returned(model, inputs, seed=seed), 0, 0) for seed in range(1, _SEEDS))
+
+
+def _are_same(first: Sequence[Tensor], second: Sequence[Tensor], part: float = 1e-4, least: float = 1e-6) -> bool:
     return len(first) == len(second) and all(
-        a.shape == b.shape and torch.allclose(_wide(a), _wide(b), 1e-4, 1e-6, equal_nan=True)
+        a.shape == b.shape and torch.allclose(_wide(a), _wide(b), part, least, equal_nan=True)
         for a, b in zip(first, second, strict=True)
     )
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+    return tensor.to_dense().to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _names(kinds: Sequence[str], model: nn.Module, inputs: Inputs) -> Iterator[str]:

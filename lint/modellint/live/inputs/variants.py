@@ -70,6 +70,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
     draw = torch.Generator().manual_seed(seed + 1)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     whole = any(not leaf.is_floating_point() and not leaf.is_complex() for leaf in tensors)
+    whole |= bool(float_masks(inputs, specs))
     floats = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
 
     def case(label: str, usual: bool, masks: bool, change: Callable[[Tensor, Any, int], Tensor]) -> Case:
@@ -116,7 +117,8 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
     if whole:
         yield case("lowest integers, false", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 0))
         yield case("highest integers, true", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 1))
-        if wide and any(_is_mask(leaf, ranges.get(at)) for at, leaf in enumerate(leaves)):
+        given = [(leaf, ranges.get(at)) for at, leaf in enumerate(leaves)]
+        if wide and any(_is_mask(leaf, bounds) or _is_float_mask(leaf, bounds) for leaf, bounds in given):
             yield case("one true in each row", False, True, lambda leaf, bounds, at: _one(leaf, bounds))
         counted = [leaf.numel() for at, leaf in enumerate(leaves) if wide and _counts(leaf, ranges.get(at))]
         for count in range(min(-(-_IN_TURN // min(counted)), _ENOUGH) if counted else 0):
@@ -398,7 +400,7 @@ def _beyond(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Genera
 
 def _one(leaf: Tensor, bounds: tuple[float, float] | None) -> Tensor:
     """One-hot mask: true once in each row, one place further in the next."""
-    if not _is_mask(leaf, bounds):
+    if not (_is_mask(leaf, bounds) or _is_float_mask(leaf, bounds)):
         return leaf
     mask = torch.zeros_like(leaf)
     rows = mask.reshape(-1, leaf.shape[-1])
@@ -465,7 +467,7 @@ def _bounds(leaf: Tensor, bounds: tuple[float, float] | None) -> tuple[int, int]
 
 
 def _end(leaf: Tensor, bounds: tuple[float, float] | None, end: int) -> Tensor:
-    if leaf.dtype is torch.bool:
+    if leaf.dtype is torch.bool or _is_float_mask(leaf, bounds):
         return torch.full_like(leaf, bool(end))
     if leaf.is_floating_point() or leaf.is_complex() or not leaf.numel():
         return leaf
@@ -513,6 +515,8 @@ def lengths(
                 return value
             like = value.new_zeros(shape)
             interval = ranges.get(places.get(id(value), -1))
+            if _is_float_mask(value, interval):
+                return _drawn(like.to(torch.bool), None, draw, 0.5).to(value.dtype)
             if value.is_floating_point():
                 return _drawn(like, interval, draw, 0.5)
             if value.dtype is torch.bool:
