@@ -234,7 +234,14 @@ class Truncated(nn.Module):
         return x + noise
 
 
-@pytest.mark.parametrize("model", [Long(), Truncated()])
+class Bounded(nn.Module):
+    """Draws integers up to what a value says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randint(0, 2 + int(x.abs().sum()), (2, 8))
+
+
+@pytest.mark.parametrize("model", [Long(), Truncated(), Bounded()])
 def test_other_draws_than_the_example_s_are_not_passed(model: nn.Module) -> None:
     drawn, inputs = modellint.with_random_inputs(model.eval(), (X,))
     with pytest.raises(modellint.ExportError, match="what it draws cannot be inputs"):

@@ -137,11 +137,12 @@ class _Player(_Generator):
     def drawn(self, kind: str, sizes: Sequence[Any], low: Any = 0, high: Any = 0) -> Tensor:
         known, value = self._left.popleft() if self._left else (None, None)
         # Of a trace sizes are tensors, and it keeps what is asked of them.
-        shape = None if torch._C._get_tracing_state() else tuple(map(int, sizes)) or (1,)
-        if known is None or value is None or known.kind != kind or shape not in (None, known.shape):
+        traced = bool(torch._C._get_tracing_state())
+        asked = None if traced else Draw(kind, tuple(map(int, sizes)) or (1,), int(low), int(high))
+        if known is None or value is None or known.kind != kind or asked not in (None, known):
+            told = f"{kind} numbers" if asked is None else _told(asked)
             raise DrawsOtherwise(
-                f"the model draws {kind} numbers{_of_shape(shape)} where it drew {_told(known)} on the example, so that what it draws "
-                "cannot be inputs"
+                f"the model draws {told} where it drew {_told(known)} on the example, so that what it draws cannot be inputs"
             )
         return value if sizes else value.reshape(())
 
@@ -149,16 +150,15 @@ class _Player(_Generator):
         """Raises ``DrawsOtherwise`` where numbers are left."""
         if self._left:
             raise DrawsOtherwise(
-                f"the model draws no more where it drew {_told(self._left[0][0])} on the example, so that what it draws cannot be inputs"
+                f"the model draws no numbers where it drew {_told(self._left[0][0])} on the example, so that what it draws cannot be inputs"
             )
 
 
 def _told(draw: Draw | None) -> str:
-    return "no more" if draw is None else f"{draw.kind} ones{_of_shape(draw.shape)}"
-
-
-def _of_shape(shape: tuple[int, ...] | None) -> str:
-    return "" if shape is None else f" of shape {shape}"
+    if draw is None:
+        return "no numbers"
+    bounds = f" from {draw.low} up to {draw.high - 1}" if draw.kind == _INTEGERS else ""
+    return f"{draw.kind} numbers{bounds} of shape {draw.shape}"
 
 
 def with_random_inputs(model: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inputs]:
