@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
     from modellint.adoption.baseline import Baseline
-    from modellint.cache import Bundle, Cache
+    from modellint.cache import Cache
+    from modellint.cache.bundle import Bundle, KeptReport
     from modellint.plugins import Plugin
     from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
@@ -83,7 +85,18 @@ def source_of(path: Path | str, data: bytes) -> SourceText:
 class Outcome:
     """What a run found and did."""
 
-    __slots__ = ("changes", "diagnostics", "files", "fixed", "problems", "targets", "unchecked", "unread")
+    __slots__ = (
+        "changes",
+        "diagnostics",
+        "files",
+        "fixed",
+        "keep_report",
+        "problems",
+        "report",
+        "targets",
+        "unchecked",
+        "unread",
+    )
 
     def __init__(self, files: int = 0) -> None:
         self.diagnostics: list[Diagnostic] = []
@@ -97,6 +110,10 @@ class Outcome:
         """Files that cannot be read, where no finding may say so."""
         self.unchecked: list[str] = []
         """What was asked for and is not checked."""
+        self.report: KeptReport | None = None
+        """What an earlier run printed, if all is as it was then; there are no findings then."""
+        self.keep_report: Callable[[KeptReport], None] | None = None
+        """Keeps what is printed of this run, where a later one may ask for it."""
 
 
 class Job(NamedTuple):
@@ -427,14 +444,32 @@ def _on_large_stack(work: Callable[[], Checked]) -> Checked:
 
 
 def check_files(
-    job: Job, files: Sequence[Path], jobs: int, outcome: Outcome, progress: Callable[[int], None] | None = None
+    job: Job,
+    files: Sequence[Path],
+    jobs: int,
+    outcome: Outcome,
+    progress: Callable[[int], None] | None = None,
+    look: str | None = None,
 ) -> None:
-    """Put the findings of all files into ``outcome``, sorted; the same for any number of processes."""
+    """Put the findings of all files into ``outcome``, sorted; the same for any number of processes.
+
+    ``look`` is all that decides about the text of a report but the findings: where the cache has one in this look, and nothing
+    changed since, that is the outcome.
+    """
     # A syntax tree holds no cycles: collecting garbage while it is built only costs time.
     gc.disable()
     checker = Checker(job)
-    bundle = job.cache.bundle(files) if job.cache is not None and len(files) > _FEW else None
-    left = files if bundle is None else _without_kept(checker, bundle, files, outcome)
+    left: Sequence[Path] = files
+    bundle: Bundle | None = None
+    names: list[str | None] = []
+    if job.cache is not None and len(files) > _FEW:
+        from modellint.cache.bundle import Bundle
+
+        bundle = Bundle(job.cache, files)
+        names = [*map(checker.entry_name, files)]
+        if look is not None:
+            outcome.report = bundle.report(names, look)
+        left = () if outcome.report is not None else _without_kept(bundle, names, files, outcome)
     done = len(files) - len(left)
 
     def tell(count: int) -> None:
@@ -450,17 +485,22 @@ def check_files(
         outcome.unread.extend(checker.unread)
     else:
         _in_processes(job, left, jobs, outcome, tell)
-    if bundle is not None and len(left) > max(_FEW, len(files) // 10):
-        bundle.keep([*map(checker.entry_name, files)])
+    if bundle is not None and outcome.report is None:
+        if len(left) > max(_FEW, len(files) // 10):
+            names = [*map(checker.entry_name, files)]
+            bundle.keep(names)
+        if look is not None:
+            outcome.keep_report = partial(bundle.keep_report, names, look)
     outcome.diagnostics.sort(key=lambda finding: finding.sort_key)
     outcome.unread.sort()
 
 
-def _without_kept(checker: Checker, bundle: Bundle, files: Sequence[Path], outcome: Outcome) -> Sequence[Path]:
+def _without_kept(
+    bundle: Bundle, names: Sequence[str | None], files: Sequence[Path], outcome: Outcome
+) -> Sequence[Path]:
     """The files of which the bundle tells no findings; those of others go into ``outcome``."""
-    if not bundle.is_kept:
+    if not bundle.load():
         return files
-    names = [*map(checker.entry_name, files)]
     findings = bundle.findings(names)
     left: list[Path] = []
     for path, name in zip(files, names, strict=True):

@@ -49,8 +49,8 @@ _LIVE_ONLY = {
     "precision": "--precision",
     "cache_live": "--cache-live",
 }
-
-
+_FOR_PEOPLE = ("full", "concise", "grouped")
+"""Formats of which nothing but the findings, and what options say of colours, decides about the text."""
 _NOT_TOGETHER = {
     "add_ignore": ("fix", "unsafe_fixes", "show_files"),
     "show_files": ("fix", "show_diff", "models", "statistics"),
@@ -242,8 +242,12 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         outcome.unread = checker.unread
     else:
         jobs = options["jobs"] or processors()
-        check_files(job, files, jobs, outcome, progress)
+        look = None if live or outcome.unchecked else _look(job, options)
+        check_files(job, files, jobs, outcome, progress, look)
     progress.close()
+    if outcome.report is not None:
+        write(outcome.report.text, options, False)
+        return outcome.report.status
     # A model's code may change or delete its own file: what it was is what the findings show.
     texts = Texts(job.folder, None)
     if live:
@@ -266,6 +270,19 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
             known_findings.add_ignores(job, outcome, options)
             texts = Texts(job.folder, None)
     return _finish(job, outcome, options, texts, [*map(job.shown, files)], live)
+
+
+def _look(job: Job, options: Mapping[str, Any]) -> str | None:
+    """All that decides about what is printed but the findings and their source; None where more than that is printed or written."""
+    top = job.resolver.top
+    into_files = any(output.file is not None for output in options["outputs"])
+    if into_files or job.baseline is not None or options["add_ignore"] or options["statistics"]:
+        return None
+    if top.output_format not in _FOR_PEOPLE:
+        return None
+    color = options["output_file"] is None and colored(sys.stdout)
+    flags = (color, options["unsafe_fixes"], options["quiet"], options["exit_zero"], _level(job))
+    return "\n".join((top.output_format, str(flags), str(job.root), str(job.folder), top.docs_url or ""))
 
 
 def _refuse_other_languages(targets: Sequence[Path], discovered: Found) -> None:
@@ -512,5 +529,9 @@ def _write_outputs(
     else:
         text = formats.render(top.output_format, results)
     write(text, options, err)
+    if outcome.keep_report is not None and not (outcome.unread or outcome.unchecked or outcome.problems):
+        from modellint.cache.bundle import KeptReport
+
+        outcome.keep_report(KeptReport(text, status))
     for output in into_files:
         write_report(formats.render(output.format, results._replace(color=False)), output.file)

@@ -1,7 +1,7 @@
 """Findings of unchanged files, kept between runs as JSON beside the project.
 
 An entry holds only while the file, the settings, the rules, and every other project file that was asked are the same.
-The entries of a run over many files are kept once more in one bundle: to open thousands of files takes longer than to check them.
+What a run over many files found is kept once more in one file (``bundle``): to open thousands takes longer than to check them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
 _ABSENT = "absent"
 """The state of a file that is not there."""
-_MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading an entry raises that is not as it was written."""
 _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
 """What is put into a new cache, so that git and backups leave it out."""
@@ -54,7 +54,7 @@ def rules_digest(extra: Iterable[Path] = ()) -> str:
     import modellint_rules
 
     parts: list[bytes] = []
-    for place in (str(Path(__file__).parent), *modellint_rules.__path__, *map(str, extra)):
+    for place in (str(Path(__file__).parent.parent), *modellint_rules.__path__, *map(str, extra)):
         for path in _sources(place) if os.path.isdir(place) else [place]:  # noqa: PTH112
             with open(path, "rb") as file:  # noqa: PTH123
                 parts.extend((os.fsencode(os.path.basename(path)), file.read()))  # noqa: PTH119
@@ -175,10 +175,10 @@ class Cache:
         """The findings kept for this content, or None."""
         stored = self.store.load(self.name(path, data, variant))
         try:
-            if self._state_of(stored["consulted"].items()) != stored["state"]:
+            if self.state_of(stored["consulted"].items()) != stored["state"]:
                 return None
-            return _findings(stored["diagnostics"])
-        except _MALFORMED:
+            return findings_of(stored["diagnostics"])
+        except MALFORMED:
             return None
 
     def put(
@@ -204,11 +204,11 @@ class Cache:
         }
         self.store.save(_name(str(path), hashlib.sha256(data).hexdigest(), variant), entry)
 
-    def _state_of(self, folders: Iterable[tuple[str, Iterable[str]]]) -> str:
+    def state_of(self, folders: Iterable[tuple[str, Iterable[str]]]) -> str:
+        """One digest of the states of the names that are asked for in each folder."""
         states: list[str] = []
         for folder, names in folders:
-            # Thousands of files ask about the same hundreds, so the loop is left to `map`.
-            states.extend(map(self._of_folder(folder).__getitem__, names))
+            states += self._of_folder(folder).of(names)
         return _joined(states)
 
     def _of_folder(self, folder: str) -> _States:
@@ -224,67 +224,9 @@ class Cache:
         is_listed = above and os.sep == "/" and name not in ("", os.curdir, os.pardir)
         return not is_listed or self._of_folder(above).may_hold(name)
 
-    def bundle(self, files: Sequence[Path]) -> Bundle:
-        """The entries that were kept together for a run over these files, in order, or others that begin alike."""
-        return Bundle(self, os.path.commonprefix([str(files[0]), str(files[-1])]))  # noqa: RUF071
 
-
-class Bundle:
-    """The entries of a run's files in one file, and once each row that they rest on: names asked for in a folder, and their states."""
-
-    def __init__(self, cache: Cache, beginning: str) -> None:
-        self._cache = cache
-        self._name = digest((b"bundle", beginning.encode("utf-8", "surrogatepass")))
-        self._kept = cache.store.load(self._name)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is anything."""
-        return self._kept is not None
-
-    def findings(self, names: Sequence[str | None]) -> dict[str, list[Diagnostic]]:
-        """The findings of the entries of these names, as far as they hold. Every file of the run was given its name before."""
-        found: dict[str, list[Diagnostic]] = {}
-        try:
-            rows, entries = self._kept["rows"], self._kept["entries"]
-            changed = {
-                at
-                for at, (folder, asked, state) in enumerate(rows)
-                if self._cache._state_of([(folder, asked)]) != state
-            }
-            # Which entry rests on which rows is text in the text, and read only where it matters.
-            consulted = json.loads(self._kept["consulted"]) if changed else {}
-            for name in names:
-                if name is not None and name in entries and (not changed or changed.isdisjoint(consulted[name])):
-                    found[name] = _findings(entries[name])
-        except _MALFORMED:
-            return {}
-        return found
-
-    def keep(self, names: Sequence[str | None]) -> None:
-        """Put the entries of these names together in the place of what was; those that no longer hold are left out."""
-        store, state_of = self._cache.store, self._cache._state_of
-        if not store.may_save:
-            return
-        entries: dict[str, object] = {}
-        consulted: dict[str, list[int]] = {}
-        numbers: dict[tuple[str, tuple[str, ...]], int] = {}
-        for name in names:
-            stored: Any = None if name is None else store.load(name)
-            try:
-                if name is None or state_of(stored["consulted"].items()) != stored["state"]:
-                    continue
-                parts = [(folder, tuple(asked)) for folder, asked in stored["consulted"].items()]
-                places = [numbers.setdefault(part, len(numbers)) for part in parts]
-                entries[name], consulted[name] = stored["diagnostics"], places
-            except _MALFORMED:
-                continue
-        rows = [(folder, asked, state_of([(folder, asked)])) for folder, asked in numbers]
-        store.save(self._name, {"rows": rows, "entries": entries, "consulted": json.dumps(consulted)})
-
-
-def _findings(stored: Any) -> list[Diagnostic]:
-    """Findings as they were kept. Raises one of ``_MALFORMED``."""
+def findings_of(stored: Any) -> list[Diagnostic]:
+    """Findings as they were kept. Raises one of ``MALFORMED``."""
     return [] if stored == [] else list(_codec().from_json(stored))
 
 
@@ -295,7 +237,18 @@ class _States(dict[str, str]):
         super().__init__()
         self._folder = folder
         self._may_be_there = may_be_there
+        self._is_looked_at = False
         self._present: frozenset[str] | None = None
+
+    def of(self, names: Iterable[str]) -> list[str]:
+        """The states of several names, in order."""
+        present = self._listed()
+        if present is not None:
+            # Thousands of files ask about the same hundreds, few of which are there: these are told apart here, a call for each costs.
+            for name in names:
+                if name not in self and name.casefold() not in present and name.isascii() and "\0" not in name:
+                    self[name] = _ABSENT
+        return [*map(self.__getitem__, names)]
 
     def __missing__(self, name: str) -> str:
         from modellint.source.project.mentions import TREE, digest_of_tree
@@ -317,17 +270,22 @@ class _States(dict[str, str]):
 
     def may_hold(self, name: str) -> bool:
         """Whether the folder lists a name: most of what is asked for is in no folder, and to list one costs less than to try each."""
-        if self._present is None:
+        present = self._listed()
+        # Files of a folder that may not be listed can be read all the same.
+        return present is None or not name.isascii() or name.casefold() in present
+
+    def _listed(self) -> frozenset[str] | None:
+        """The names in the folder, in one case, as some file systems take any; None where it may not be listed."""
+        if not self._is_looked_at:
+            self._is_looked_at = True
             try:
-                # Some file systems take names in any case.
                 entries = os.listdir(self._folder or os.sep) if self._may_be_there(self._folder) else ()  # noqa: PTH208
                 self._present = frozenset(map(str.casefold, entries))
             except (FileNotFoundError, NotADirectoryError):
                 self._present = frozenset()
             except OSError:
-                # Files of a folder that may not be listed can be read all the same.
-                return True
-        return not name.isascii() or name.casefold() in self._present
+                self._present = None
+        return self._present
 
 
 def _path(folder: str, name: str) -> str:
