@@ -139,6 +139,35 @@ def test_other_differences_count_beside_undefined_elements() -> None:
     assert verified(Of(function), torch.tensor([1.0, 20.0, 100.0]), frontend="trace").verdict == "differs"
 
 
+# The order of equal elements.
+
+
+def test_which_of_equal_elements_come_first_is_open() -> None:
+    most = lambda x: torch.topk((x > 0).int(), 3).indices  # noqa: E731
+    found = verified(Of(most), randn(2, 8))
+    assert found.verdict == "undecided"
+    assert "of 6, which depend on which of equal elements `topk` or `sort` gives first" in found.reason
+    # What is computed of them is as open.
+    assert verified(Of(lambda x: most(x) * x.sum(-1, keepdim=True)), randn(2, 8)).verdict == "undecided"
+    # An order that PyTorch gives is no excuse.
+    stable = lambda x: torch.sort((x > 0).int(), stable=True).indices  # noqa: E731
+    assert verified(Of(stable), randn(2, 8)).verdict != "undecided"
+
+
+def test_equal_elements_that_nothing_depends_on_are_no_doubt() -> None:
+    assert verified(Of(lambda x: torch.topk((x > 0).int(), 3).values * x[:, :3]), randn(2, 8)).verdict == "agrees"
+
+
+def test_other_differences_count_beside_elements_in_an_open_order() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        equal = torch.topk((x > 0).int(), 3).indices
+        wrong = x[0].var(correction=0) + x[0].var()
+        return torch.cat([equal * x.sum(-1, keepdim=True), wrong.expand(2, 1)], 1)
+
+    found = verified(Of(function), randn(2, 8), frontend="trace")
+    assert found.verdict == "differs", found
+
+
 # Infinity and NaN.
 
 

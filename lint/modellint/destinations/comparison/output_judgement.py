@@ -22,6 +22,7 @@ EXAMPLE = "the example"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may change before it counts as not precise enough."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
+_UNORDERED = "which depend on which of equal elements `topk` or `sort` gives first"
 
 
 class OutputJudge:
@@ -41,7 +42,8 @@ class OutputJudge:
         self._doubts = doubts
         self._undefined: dict[int, tuple[int, str]] = {}
         self._tied: dict[int, tuple[int, str]] = {}
-        self._cast: dict[int, tuple[int, str]] = {}
+        self._open: dict[tuple[int, str], tuple[int, str]] = {}
+        """Elements that PyTorch leaves open, by the output and why: how many, and on what inputs."""
         self._scaled: dict[int, str] = {}
         self._typical = Typical()
 
@@ -65,6 +67,7 @@ class OutputJudge:
             reference, row, list(expected), count, weights_rounded, self._typical, predictor.adds_in_order
         )
         undefined: list[Tensor] | None = None
+        unordered: list[Tensor] | None = None
         if predictor.casts_beyond:
             undefined = reference.undefined(row, expected, count)
         for at, (value, right) in enumerate(zip(returned, expected, strict=False)):
@@ -77,6 +80,11 @@ class OutputJudge:
                 undefined = undefined or reference.undefined(row, expected, count)
                 if undefined is not None:
                     value = but_for(undefined[at], value, right)
+                    difference, seen = compare(value, right), yardstick.judge(at, value)
+            if seen.wrong:
+                unordered = unordered or reference.unordered(row, expected, count)
+                if unordered is not None:
+                    value = but_for(unordered[at], value, right)
                     difference, seen = compare(value, right), yardstick.judge(at, value)
             wrong = seen.wrong
             if _is_evidence(case):
@@ -92,19 +100,21 @@ class OutputJudge:
             outputs.append(shown._replace(path=path, wrong=wrong, ties=seen.ties))
             if difference.got is None and not wrong:
                 self._doubt(at, path, seen, case, right.numel())
-                self._doubt_casts(at, path, 0 if undefined is None else int(undefined[at].sum()), case, right.numel())
+                for masks, why in ((undefined, _BEYOND), (unordered, _UNORDERED)):
+                    if masks is not None and (open_elements := int(masks[at].sum())):
+                        self._doubt_open(at, path, open_elements, why, case, right.numel())
         for at, shown in enumerate(outputs):
             known = self.single.get(at)
             if known is None or (known.ok, -known.error) > (shown.ok, -shown.error):
                 self.single[at] = shown
         return outputs
 
-    def _doubt_casts(self, at: int, path: str, count: int, case: Given, size: int) -> None:
-        if count and case.usual:
+    def _doubt_open(self, at: int, path: str, count: int, why: str, case: Given, size: int) -> None:
+        if case.usual:
             name = f"the output {path}" if path else "the output"
-            self._doubts.append(f"{name} on {case.label}: undefined elements: {count} of {size}, {_BEYOND}")
-        elif count:
-            self._cast.setdefault(at, (count, case.label))
+            self._doubts.append(f"{name} on {case.label}: undefined elements: {count} of {size}, {why}")
+        else:
+            self._open.setdefault((at, why), (count, case.label))
 
     def _doubt(self, at: int, path: str, seen: Judgement, case: Given, size: int) -> None:
         name = f"the output {path}" if path else "the output"
@@ -166,8 +176,8 @@ class OutputJudge:
             if at in self.single
         ]
         remarks += [
-            f"{self.named(at)} on {case}: undefined elements: {count}, {_BEYOND}: that says nothing of either"
-            for at, (count, case) in sorted(self._cast.items())
+            f"{self.named(at)} on {case}: undefined elements: {count}, {why}: that says nothing of either"
+            for (at, why), (count, case) in sorted(self._open.items())
             if at in self.single
         ]
         remarks += [
@@ -232,6 +242,6 @@ def but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
     if not right.is_floating_point() and not right.is_complex() and right.dtype is not torch.bool:
         # An undefined cast to `uint8` may give any number but 300.
         limits = torch.iinfo(right.dtype)
-        whole = value.reshape(right.shape)
+        whole = value.reshape(right.shape).to(torch.int64)
         undefined = undefined & (whole >= limits.min) & (whole <= limits.max)
     return torch.where(undefined, right, value.reshape(right.shape).to(torch.promote_types(value.dtype, right.dtype)))
