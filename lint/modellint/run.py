@@ -323,6 +323,7 @@ class Checker:
         ``known`` are the findings of the file as it is, if not those of source alone.
         """
         shown = self.job.shown(path)
+        before = None if known is not None else _content(path)
         findings = self.check(path) if known is None else known
         if not any(finding.fix for finding in findings):
             outcome.diagnostics.extend(findings)
@@ -335,7 +336,8 @@ class Checker:
             return
         data = path.read_bytes()
         source = source_of(path, data)
-        fixed = self._fixed(path, source, unsafe, known)
+        # What was found is that of this text, if nobody wrote to the file meanwhile.
+        fixed = self._fixed(path, source, unsafe, findings if data == before else known)
         if fixed.problem:
             outcome.problems.extend(f"{shown}: {line}" for line in fixed.problem.splitlines())
         if fixed.text == source.text:
@@ -381,6 +383,13 @@ class Checker:
             return tuple(findings)
 
         return fix_text(source, look, unsafe)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except Unreadable:
+        return None
 
 
 def _unreadable(shown: str, message: str) -> Diagnostic:

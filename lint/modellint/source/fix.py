@@ -84,6 +84,7 @@ class _Run:
         wanted = (Applicability.SAFE, Applicability.UNSAFE) if self.unsafe else (Applicability.SAFE,)
         chosen: list[_Step] = []
         taken: list[Change] = []
+        furthest = -1
         for finding in sorted(self.found, key=lambda finding: finding.sort_key):
             fix = finding.fix
             if fix is None or fix.applicability not in wanted or self._identity(finding) in self.rejected:
@@ -93,9 +94,11 @@ class _Run:
             except EditError as error:
                 self._reject(finding, str(error))
                 continue
-            if all(_fits(change, taken) for change in changes):
+            # Most stand behind all others: that these do not meet needs no look at each.
+            if all(change.start > furthest or _fits(change, taken) for change in changes):
                 chosen.append(_Step(finding, changes))
                 taken.extend(changes)
+                furthest = max(furthest, *(change.end for change in changes), *(change.start for change in changes))
         return chosen
 
     def _round(self, steps: list[_Step]) -> int:

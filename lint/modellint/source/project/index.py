@@ -35,8 +35,8 @@ from modellint.source.syntax.source_text import SourceText, Undecodable, Unreada
 if TYPE_CHECKING:
     from modellint.source.project.mentions import Mentions
 
-_KEPT_TREES = 128
-_KEPT_CHECKED = 64
+_KEPT_TREES = 160
+_KEPT_CHECKED = 16
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
 _BUILTIN_CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
@@ -262,6 +262,11 @@ class Project:
             self.touched = outer
             if isinstance(symbol, (ClassRef, FunctionRef, ValueRef)) and symbol.file is not file:
                 self._leading_to.setdefault(symbol.file.path, set()).add((file.path, dotted))
+        elif known_answer[1] and (symbol := known_answer[0]).__class__ in (ClassRef, FunctionRef):
+            # An answer goes with the tree that it leads to, so to ask for it is to use that tree.
+            path = cast("ClassRef", symbol).file.path
+            if path in self._files:
+                self._files.move_to_end(path)
         if known_answer[1]:
             self.touched.add(known_answer[1])
         return known_answer[0]

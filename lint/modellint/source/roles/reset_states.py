@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.roles.parent_modules import holders_of
-from modellint.source.syntax.ast_walk import functions_in, of_kind, parents_in, walk
+from modellint.source.syntax.ast_walk import always_run, functions_in, of_kind, once, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -70,17 +70,13 @@ def _setters(methods: dict[str, _Function], sets: Callable[[_Function], bool]) -
     return (found | calling) - {"__init__", "forward", "__call__"}
 
 
-def _always_run(method: _Function) -> Iterator[ast.stmt]:
-    """The statements of a method's own block, up to one that may leave it."""
-    for statement in method.body:
-        yield statement
-        if any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement)):
-            return
-
-
-def _set_by(method: _Function) -> Iterator[str]:
+def _set_by(method: _Function) -> frozenset[str]:
     """The attributes of `self` that a method sets by statements that nothing goes round, to what it does not read there."""
-    for statement in _always_run(method):
+    return once(method, "_reset_states", lambda method: frozenset(_find_set_by(method)))
+
+
+def _find_set_by(method: _Function) -> Iterator[str]:
+    for statement in always_run(method):
         if isinstance(statement, ast.Assign) and not any(
             _is_of_self(part) for part in of_kind(statement.value, ast.Attribute)
         ):
@@ -91,7 +87,7 @@ def _set_by(method: _Function) -> Iterator[str]:
 
 def _switched_by(method: _Function) -> Iterator[tuple[str, bool]]:
     """The attributes of `self` that a method always sets to a constant, and whether that is true."""
-    for statement in _always_run(method):
+    for statement in always_run(method):
         match statement:
             case ast.Assign(targets=[ast.Attribute(attr=name) as target], value=ast.Constant(value=value)):
                 if _is_of_self(target):
@@ -102,7 +98,7 @@ def _flags(methods: dict[str, _Function], attribute: str) -> set[tuple[str, bool
     """The flags, and whether they hold, for which `forward` sets an attribute before anything there may read it."""
     forward = methods.get("forward")
     found: set[tuple[str, bool]] = set()
-    for statement in _always_run(forward) if forward is not None else ():
+    for statement in always_run(forward) if forward is not None else ():
         match statement:
             case ast.If(test=ast.Attribute(attr=name) as test, body=body) if _is_of_self(test):
                 holds = True
@@ -142,7 +138,7 @@ def _may_read(statement: ast.stmt, attribute: str, methods: dict[str, _Function]
 
 def _always_called(method: _Function) -> Iterator[ast.Call]:
     """The calls that stand alone in statements that nothing goes round."""
-    for statement in _always_run(method):
+    for statement in always_run(method):
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             yield statement.value
 

@@ -92,9 +92,23 @@ def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
     found: dict[ast.AST, ast.AST] | None = vars(function).get("_parents")
     if found is None:
         found = vars(function)["_parents"] = {
-            child: parent for parent in walk(function)[1:] for child in ast.iter_child_nodes(parent)
+            child: parent for parent in walk(function)[1:] for child in children(parent)
         }
     return found
+
+
+def always_run(function: Function) -> list[ast.stmt]:
+    """The statements of a function's own block, up to and with the first that may leave it: by a return, an exception or a yield."""
+    return once(function, "_always_run", _up_to_leaving)
+
+
+def _up_to_leaving(function: Function) -> list[ast.stmt]:
+    kinds: tuple[type[ast.stmt | ast.expr], ...] = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+    first = min(((part.lineno, part.col_offset) for kind in kinds for part in of_kind(function, kind)), default=None)
+    for number, statement in enumerate(function.body, 1):
+        if first is not None and first < (statement.end_lineno or 0, statement.end_col_offset or 0):
+            return function.body[:number]
+    return [*function.body]
 
 
 def statement_around(node: ast.AST, function: ast.AST | None) -> ast.stmt | None:
@@ -187,15 +201,33 @@ def _parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:
     return [*node.decorator_list, *node.bases, *node.keywords, *node.body]
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes immediately below one, as ``ast.iter_child_nodes`` has them, but for ``Load``, ``Store`` and ``Del``."""
+    found: list[ast.AST] = []
+    for name in _fields_of(node.__class__):
+        value = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [item for item in value if item is not None] if name in _WITH_GAPS else value
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def _fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    names = _FIELDS.get(kind)
+    if names is None:
+        names = _FIELDS[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    return names
+
+
 def _below(node: ast.AST) -> list[ast.AST]:
+    # The loop of `children`, as a call for each node would cost as much again.
     found = [node]
     fields = _FIELDS
     for one in found:
         kind = one.__class__
         names = fields.get(kind)
-        if names is None:
-            names = fields[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
-        for name in names:
+        for name in _fields_of(kind) if names is None else names:
             value = getattr(one, name, None)
             if value.__class__ is list:
                 found += [item for item in value if item is not None] if name in _WITH_GAPS else value

@@ -16,7 +16,7 @@ from modellint.source.project.symbols import ClassRef, External, IndexedFile
 from modellint.source.roles.eval_callees import LOOKED_UP
 from modellint.source.roles.files.failing_imports import cannot_be_imported
 from modellint.source.roles.training_parts import methods_of_forward
-from modellint.source.syntax.ast_walk import functions_in, of_kind, once
+from modellint.source.syntax.ast_walk import always_run, children, functions_in, of_kind, once
 from modellint.source.syntax.call_signature_mismatch import misfits
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _asks_itself_in_vain(project: Project, ref: ClassRef, init: _Function) -> bo
     """
     asked = {
         part.attr
-        for expression in _always_run(init.body)
+        for expression in _always_run(init)
         for part in _always_run_parts(expression)
         if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load) and _is_self(part.value, init)
     }
@@ -154,7 +154,7 @@ def _calls_wrongly(forward: _Function, methods: dict[str, _Function]) -> bool:
         for part in of_kind(method, ast.Attribute)
         if not isinstance(part.ctx, ast.Load)
     }
-    for expression in _always_run(forward.body):
+    for expression in _always_run(forward):
         for part in _always_run_parts(expression):
             match part:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name not in bound:
@@ -188,7 +188,7 @@ class _Place(NamedTuple):
 def _always_asks(function: _Function, place: _Place, depth: int) -> bool:
     """Whether all that runs a function asks for a name that nothing binds, or for what always raises."""
     file, methods = place.ref.file, place.methods
-    for expression in _always_run(function.body):
+    for expression in _always_run(function):
         for part in _always_run_parts(expression):
             match part:
                 case ast.Name(id=name, ctx=ast.Load()):
@@ -308,14 +308,12 @@ def _is_quotient(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
-def _always_run(body: list[ast.stmt]) -> Iterator[ast.expr]:
+def _always_run(function: _Function) -> Iterator[ast.expr]:
     """The expressions that a function runs whenever it is called."""
-    for statement in body:
+    for statement in always_run(function):
         if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.For, ast.If)):
             yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
         elif not isinstance(statement, (ast.Assert, ast.Pass, ast.FunctionDef, ast.Import, ast.ImportFrom)):
-            return
-        if any(isinstance(part, (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)) for part in ast.walk(statement)):
             return
 
 
@@ -326,10 +324,8 @@ def _always_run_parts(expression: ast.expr) -> Iterator[ast.expr]:
         part = pending.pop()
         yield part
         if not isinstance(part, _LATER):
-            children = (
-                child.value if isinstance(child, ast.keyword) else child for child in ast.iter_child_nodes(part)
-            )
-            pending += (child for child in children if isinstance(child, ast.expr))
+            below = (child.value if isinstance(child, ast.keyword) else child for child in children(part))
+            pending += (child for child in below if isinstance(child, ast.expr))
 
 
 def _bound_names(tree: ast.Module) -> set[str]:

@@ -152,7 +152,11 @@ def _find_saves(project: Project) -> list[tuple[str, list[Save]]]:
     """What each file of a project saves; nothing where none of those that save moves anything to the CPU."""
     project.touch_tree()
     mentions = project.mentions
-    paths = [path for path in mentions.naming("torch") if mentions.matches(path, _SAVE)] if mentions.is_whole else []
+    paths = (
+        [path for path in mentions.naming("torch") if mentions.matches(path, _SAVE, b"save(")]
+        if mentions.is_whole
+        else []
+    )
     if not any(mentions.matches(path, _TO_CPU) for path in paths):
         return [(path, [_UNKNOWN]) for path in paths]
     if len(paths) > _MOST_FILES:
