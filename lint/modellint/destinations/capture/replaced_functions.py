@@ -27,7 +27,7 @@ class Substituting(TorchFunctionMode):
     a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold. Truth values in a list,
     as in ``x[:, [True, False]]``, are the places of those that are true: coreai-torch takes them for 1 and 0. An assignment behind an
     ellipsis names every dimension. Parts of no length are not joined to others. Packed
-    sequences are padded rows. An operator that ``torch.library.custom_op`` made of a
+    sequences are padded rows. `.data` is a detached tensor. An operator that ``torch.library.custom_op`` made of a
     function in Python, for which there is no converter, is that function. A loop over the places that ``nonzero`` finds along one axis
     (the experts that some token is sent to) goes over all there are, while ``over_all`` says so: that what it does for the others is
     nothing, the example shows, and the comparison with the model on further inputs.
@@ -79,6 +79,10 @@ class Substituting(TorchFunctionMode):
             self.was_used = True
             args = (left, *args[1:])
             kwargs = {name: value for name, value in kwargs.items() if name != "tensors"}
+        if function == _DATA:
+            # `weight.data[:, :n]`: an export loses where it comes from.
+            self.was_used = True
+            return args[0].detach()
         if function in _SELECTING and len(args) == 3 and args[2].dim() == 0:
             self.was_used = True
             args = (*args[:2], args[2].reshape(1))
@@ -273,6 +277,7 @@ def _without_empty(tensors: Any, dim: Any = 0, *, axis: Any = None, **_: Any) ->
 
 _SELECTING = (torch.index_select, torch.Tensor.index_select)
 """coremltools gives a tensor of one axis less where their index has none."""
+_DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _FINDING = (torch.nonzero, torch.Tensor.nonzero)
 _ROWS = (*_FINDING, torch.where)
 
