@@ -136,6 +136,27 @@ def test_the_fewest_inputs_are_advised() -> None:
         modellint.export(Masked().eval(), (torch.randn(6, 4), GRID, torch.ones(6, 1, dtype=torch.bool)))
 
 
+def test_float32_is_advised_with_them() -> None:
+    class Wide(Grid):
+        """What it computes on the way is beyond float16, or rounded away there."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = nn.Parameter(torch.randn(7))
+
+        def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+            return (super().forward(x, grid) + 30000.0 - 30000.0) * self.seen.sum()
+
+    torch.manual_seed(0)
+    inputs = torch.randn(6, 4), GRID
+    model = Wide().eval()
+    wanted = r"go on with --constant grid --precision fp32, if always what .* there: tried, it agrees in float32"
+    with pytest.raises(modellint.ExportError, match=wanted):
+        modellint.export(model, inputs)
+    fixed, rest = modellint.with_constants(model, inputs, "grid")
+    assert modellint.export(fixed, rest, precision="fp32").verification.ok
+
+
 def test_constants_of_keyword_arguments() -> None:
     torch.manual_seed(0)
     model = Grid().eval()
@@ -147,6 +168,8 @@ def test_constants_of_keyword_arguments() -> None:
 def test_constants_that_are_no_inputs() -> None:
     with pytest.raises(ValueError, match="constant: there is no input 'size', but 'x', 'grid'"):
         modellint.with_constants(Grid(), (torch.randn(6, 4), GRID), "size")
+    with pytest.raises(TypeError, match=r"names of inputs are strings, not \['grid'\]"):
+        modellint.with_constants(Grid(), (torch.randn(6, 4), GRID), ["grid"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="nothing is left"):
         modellint.with_constants(Grid(), (torch.randn(6, 4), GRID), "x", "grid")
 

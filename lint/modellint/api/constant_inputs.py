@@ -24,7 +24,7 @@ def with_constants(model: nn.Module, example_inputs: Any, *names: str) -> tuple[
         tuple or a dict.
 
     Raises:
-        TypeError: For what is no model.
+        TypeError: For what is no model, and for names that are no strings.
         ValueError: For names that the inputs do not have, and for all names that they have.
     """
     from torch import nn
@@ -34,5 +34,7 @@ def with_constants(model: nn.Module, example_inputs: Any, *names: str) -> tuple[
 
     if not isinstance(model, nn.Module):
         raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
+    if unnamed := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"names of inputs are strings, not {unnamed[0]!r}")
     twin, rest = constant_arguments.with_constants(model, inputs_of(example_inputs), names)
     return twin, dict(rest.kwargs) if rest.kwargs else rest.args

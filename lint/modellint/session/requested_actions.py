@@ -23,7 +23,7 @@ from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
 from modellint.results.exported import Change
-from modellint.results.verification import UNDECIDED
+from modellint.results.verification import AGREES, UNDECIDED
 from modellint.session import target_failure
 from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
 from modellint.session.messages import Answer, Check, Request, Verify, VerifyRecorded
@@ -293,6 +293,8 @@ class Session:
             if exported.writable:
                 outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
                 return (f"{words}, {condition}: tried, {outcome}",)
+            if exported.converts and exported.verification.single == AGREES:
+                return (f"{words} --precision fp32, {condition}: tried, it agrees in float32",)
         return ()
 
     def checked_export(
