@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 from written import HEAD, Load
 
+import modellint
 from modellint.live.code.class_source import place_of_attribute, place_of_class
 from modellint.live.code.places import Project, statement_at
 from modellint.live.subject import Subject
@@ -222,3 +224,48 @@ def test_what_belongs_to_the_user(tmp_path: Path) -> None:
     assert not project.owns(str(root / "lib" / "site-packages" / "b.py"))
     assert not project.owns(str(root / "gone.py"))
     assert not project.owns(str(tmp_path / "a.py"))
+
+
+LIBRARY = """\
+from torch import nn
+
+
+class Given(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        return x if x.mean() > 0 else -x
+"""
+USING = """\
+from given.layers import Given
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Given(), Given()
+
+    def forward(self, x):
+        return self.second(self.first(x))
+"""
+
+
+def test_findings_name_the_code_of_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "lib" / "site-packages" / "given"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "layers.py").write_text(LIBRARY, "utf-8")
+    monkeypatch.syspath_prepend(str(package.parent))
+    (tmp_path / "using.py").write_text(USING, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = importlib.import_module("using").Net().eval()
+    report = modellint.check_model(model, (torch.ones(2, 3),), root=tmp_path)
+    (branch,) = (finding for finding in report.diagnostics if finding.code == "FLW001")
+    assert branch.span is not None
+    assert (branch.path, branch.span.row) == (str(tmp_path / "using.py"), 11)
+    assert branch.modules == ("first", "second")
+    assert branch.library == ("given/layers.py:6", "given/layers.py:8")
+    statement = statement_at(str(tmp_path / "using.py"), 11)
+    assert statement is not None
+    assert {statement, statement._replace(library="given/layers.py:6")} == {statement}

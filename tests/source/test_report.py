@@ -308,6 +308,17 @@ def test_full_names_targets_and_modules() -> None:
     assert "  = confirmed by: m.py:Net\n\nFound 1 error.\n" in shown
 
 
+def test_where_a_library_shows_it() -> None:
+    rows = ("given/a.py:7", "given/b.py:8", "/home/me/other/c.py:9")
+    live = finding(1, 1, 1, 2)._replace(evidence="live", target="m.py:Net", library=rows)
+    other = live._replace(target="m.py:Other", library=())
+    shown = frames("x = 1\n", live, other)
+    assert shown.count("REG001") == 1
+    assert "  = found in: m.py:Net\n  = in a library: given/a.py:7, given/b.py:8, /home/me/other/c.py:9\n" in shown
+    # Other programs rely on the keys.
+    assert "library" not in json.loads(as_json.render([live], None, lambda path: path))[0]
+
+
 def test_live_findings_without_source_stand_at_their_target() -> None:
     live = finding(path=None)._replace(evidence="live", target="m.py:Net", modules=("a.0", ""))
     assert frames("", live).startswith(

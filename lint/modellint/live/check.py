@@ -117,7 +117,11 @@ def united(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
             groups[key] = finding
         else:
             worst = max(known, finding, key=lambda each: each.severity)
-            groups[key] = worst._replace(modules=tuple(dict.fromkeys((*known.modules, *finding.modules))))
+            modules, library = (
+                tuple(dict.fromkeys((*first, *second)))
+                for first, second in ((known.modules, finding.modules), (known.library, finding.library))
+            )
+            groups[key] = worst._replace(modules=modules, library=library)
     return iter(groups.values())
 
 

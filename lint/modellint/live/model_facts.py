@@ -73,8 +73,8 @@ class LiveModel:
             advice=advice,
             operator=operator,
         )
-        path = None if at is None else at.path
-        return finding._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))
+        path, library = (None, ()) if at is None else (at.path, (at.library,) if at.library else ())
+        return finding._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)), library=library)
 
     # What it holds: `structure`, `values`, `checkpoint`
 

@@ -27,7 +27,9 @@ def by_defect(diagnostics: Iterable[Diagnostic]) -> list[tuple[Diagnostic, ...]]
     for finding in sorted(diagnostics, key=lambda finding: finding.sort_key):
         # Without a place in source the target is the place.
         alone = finding.target is None or finding.path is None
-        groups.setdefault(len(groups) if alone else finding._replace(target=None, modules=()), []).append(finding)
+        groups.setdefault(len(groups) if alone else finding._replace(target=None, modules=(), library=()), []).append(
+            finding
+        )
     return [tuple(group) for group in groups.values()]
 
 
@@ -45,13 +47,15 @@ def environment_once(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule
 
 def modules_of(diagnostic: Diagnostic) -> str:
     """The module paths of a finding in a few words; empty where it has none, or only the model's own."""
-    paths = diagnostic.modules
-    if not any(paths):
+    if not any(diagnostic.modules):
         return ""
-    shown = paths if len(paths) <= _MOST + 1 else paths[:_MOST]
-    words = ", ".join(visible(path) if path else "the model itself" for path in shown)
-    more = len(paths) - len(shown)
-    return f"{words} … and {more} more" if more else words
+    return _some_of([visible(path) if path else "the model itself" for path in diagnostic.modules])
+
+
+def _some_of(names: Sequence[str]) -> str:
+    shown = names if len(names) <= _MOST + 1 else names[:_MOST]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" … and {more} more" if more else "")
 
 
 def fix_of_model(fix: Applied) -> str:
@@ -71,6 +75,8 @@ def notes(group: Sequence[Diagnostic]) -> list[str]:
             lines.append(f"{'confirmed by' if finding.evidence == 'both' else 'found in'}: {visible(finding.target)}")
         if modules := modules_of(finding):
             lines.append(f"modules: {modules}")
+        if finding.library:
+            lines.append(f"in a library: {_some_of([*map(visible, finding.library)])}")
     return lines
 
 

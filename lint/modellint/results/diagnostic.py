@@ -41,10 +41,24 @@ class Span(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A statement: the absolute path of its file, and where it stands there."""
+    """A statement: the absolute path of its file, and where it stands there.
+
+    Two are equal that are of the same statement, whatever it was that it ran.
+    """
 
     path: str
     span: Span
+    library: str = ""
+    """What it ran: file and row of the innermost code that is a library's, neither PyTorch's nor a converter's."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self[:2] == other[:2]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:2])
 
 
 class Edit(NamedTuple):
@@ -90,6 +104,8 @@ class Diagnostic(NamedTuple):
     noqa_row: int | None = None
     cells: tuple[int, ...] = ()
     """Of a finding in a notebook the rows at which its cells begin in the program that they make up; ``span`` counts in that."""
+    library: tuple[str, ...] = ()
+    """Of a live finding, where in a library's code the statement shows it: files, as they are imported, and rows."""
 
     @property
     def cell(self) -> int | None:

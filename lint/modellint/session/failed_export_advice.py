@@ -94,7 +94,10 @@ def _left(refused: Refused) -> str:
         at = f"{refused.job.shown(Path(first.place.path))}:{first.place.span.row}"
         return f"another way to write {at}, as no option that was tried leads to a package that agrees"
     places = [
-        error.code + (f" at {error.path}:{error.span.row}" if error.path and error.span else "") for error in errors
+        error.code
+        + (f" at {error.path}:{error.span.row}" if error.path and error.span else "")
+        + (f" ({error.library[0]})" if error.library else "")
+        for error in errors
     ]
     rules = " · ".join(f"modellint rule {code}" for code in dict.fromkeys(finding.code for finding in errors))
     return f"another way to write it, as no fix and no option answers {', '.join(places)}: {rules}"

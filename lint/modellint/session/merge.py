@@ -140,6 +140,7 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
         help=guess.help or worst.help,
         evidence="both",
         modules=tuple(dict.fromkeys(path for finding in seen for path in finding.modules)),
+        library=tuple(dict.fromkeys(place for finding in seen for place in finding.library)),
         operator=guess.operator or worst.operator,
     )
     fix = _proven(guess, seen)

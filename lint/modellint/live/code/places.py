@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import sysconfig
 import tokenize
 from collections.abc import Iterable
@@ -46,7 +47,7 @@ class Project:
         while frame is not None and frame is not until:
             path = frame.f_code.co_filename
             if self.owns(path):
-                return statement_at(path, frame.f_lineno)
+                return _running(statement_at(path, frame.f_lineno), outside)
             if outside is None and not is_machinery(path):
                 outside = path, frame.f_lineno
             frame = frame.f_back
@@ -57,10 +58,20 @@ class Project:
         outside: tuple[str, int] | None = None
         for path, row in rows:
             if self.owns(path):
-                return statement_at(path, row)
+                return _running(statement_at(path, row), outside)
             if outside is None and not is_machinery(path):
                 outside = path, row
         return None if outside is None else statement_at(*outside)
+
+
+def _running(place: Place | None, outside: tuple[str, int] | None) -> Place | None:
+    """A statement with the code of a library that it ran, whose file is named as it is imported: `timm/layers/mlp.py:42`."""
+    if place is None or outside is None:
+        return place
+    path = outside[0].replace(os.sep, "/")
+    for folder in ("/site-packages/", "/dist-packages/"):
+        path = path.rpartition(folder)[2]
+    return place._replace(library=f"{path}:{outside[1]}")
 
 
 _LIBRARY = sysconfig.get_paths()["stdlib"]
