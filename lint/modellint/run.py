@@ -350,6 +350,8 @@ class Checker:
                 outcome.problems.append(f"{shown}: not fixed: {error}")
                 outcome.diagnostics.extend(findings)
                 return
+            if self.job.cache is not None:
+                self.job.cache.forget(path)
         else:
             outcome.changes.extend(changes_to(shown, source, fixed.text))
         outcome.diagnostics.extend(fixed.remaining)
@@ -496,12 +498,21 @@ def check_files(
         _in_processes(job, left, jobs, outcome, tell)
     if bundle is not None and outcome.report is None:
         if len(left) > max(_FEW, len(files) // 10):
-            names = [*map(checker.entry_name, files)]
-            bundle.keep(names)
+            bundle.keep([*map(checker.entry_name, files)])
         if look is not None:
-            outcome.keep_report = partial(bundle.keep_report, names, look)
+            outcome.keep_report = partial(_keep_report, job, files, bundle, names, look)
     outcome.diagnostics.sort(key=lambda finding: finding.sort_key)
     outcome.unread.sort()
+
+
+def _keep_report(
+    job: Job, files: Sequence[Path], bundle: Bundle, names: Sequence[str | None], look: str, report: KeptReport
+) -> None:
+    """Keep what was printed, if the files are what they were when the run began, by their names in the cache."""
+    assert job.cache is not None
+    again = Checker(job._replace(cache=job.cache.again()))
+    if [*map(again.entry_name, files)] == names:
+        bundle.keep_report(names, look, report)
 
 
 def _without_kept(

@@ -168,6 +168,25 @@ def test_other_differences_count_beside_elements_in_an_open_order() -> None:
     assert found.verdict == "differs", found
 
 
+def test_an_order_that_changes_rounding_alone_excuses_nothing() -> None:
+    class Ranked(nn.Module):
+        """A mean over rows in the order of their scores, of which many are equal, and a branch that a trace loses."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.last = nn.Linear(8, 32), nn.Linear(32, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            order = torch.topk(x[..., 0].relu(), x.shape[1]).indices
+            rows = self.first(x.gather(1, order.unsqueeze(-1).expand_as(x)))
+            out = self.last(functional.layer_norm(rows.mean(1), (32,)))
+            return out * 5 if x.max() < 0 else out
+
+    found = verified(Ranked(), randn(1, 301, 8), frontend="trace")
+    assert found.verdict == "differs", found
+
+
 # Infinity and NaN.
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from modellint.cache import Store
 from modellint.cli import cli
+from modellint.run import Checker
 
 BAD = (
     "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -234,6 +235,78 @@ def test_a_report_that_was_kept_shows_the_files_of_today(project: Path) -> None:
     settings.write_text('[tool.modellint]\nignore = ["REG"]\n', "utf-8")
     for _ in range(2):
         assert run("check").stdout == run("check", "--no-cache").stdout
+
+
+GOOD = BAD.replace("[nn.Linear(1, 1)]", "nn.ModuleList([nn.Linear(1, 1)])")
+
+
+def many(project: Path, text: str) -> None:
+    for number in range(30):
+        (project / f"net{number}.py").write_text(text, "utf-8")
+    (project / "net.py").write_text(text, "utf-8")
+
+
+def test_no_report_is_kept_of_files_that_change_while_they_are_checked(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(project, GOOD)
+    assert run("check", "--jobs", "1").exit_code == 0
+    many(project, BAD)
+    check = Checker.check
+
+    def checked(checker: Checker, path: Path) -> object:
+        findings = check(checker, path)
+        path.write_text(GOOD, "utf-8")
+        return findings
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checker, "check", checked)
+        assert run("check", "--jobs", "1").exit_code == 1
+    for _ in range(2):
+        assert run("check", "--jobs", "1").stdout == run("check", "--no-cache").stdout == "All checks passed!\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("text", "\x1b]0;title\x07\x1b[2JAll checks passed!\n"),
+        ("text", "\u202eAll checks passed!\n"),
+        ("text", ["a"]),
+        ("status", float("inf")),
+        ("status", 10**40),
+        ("status", True),
+        ("folders", {"/": [1, "a"]}),
+        ("names", None),
+    ],
+)
+def test_a_report_that_was_not_kept_by_a_run_is_not_shown(project: Path, key: str, value: object) -> None:
+    many(project, BAD)
+    plain = run("check", "--no-cache")
+    assert run("check").stdout == plain.stdout
+    for kept in (project / ".modellint_cache").rglob("*.json"):
+        entry = json.loads(kept.read_text("utf-8"))
+        if "text" in entry:
+            kept.write_text(json.dumps({**entry, key: value}), "utf-8")
+    again = run("check")
+    assert (again.exit_code, again.stdout, again.exception is None) == (1, plain.stdout, plain.exception is None)
+
+
+def test_fixes_of_a_warm_cache_are_those_of_a_cold_one(project: Path) -> None:
+    base = BAD.replace("Net", "Base") + "\n    def forward(self, x):\n        return self.layers[0](x)\n"
+    net = BAD.replace("[nn.Linear(1, 1)]", "nn.Linear(1, 1)").replace("nn.Module", "Base").replace("layers", "other")
+    net = "from a_base import Base\n" + net + "        self.more = {'a': self.layers[0]}\n"
+    outcomes = []
+    for warm in (False, True):
+        (project / "a_base.py").write_text(base, "utf-8")
+        (project / "net.py").write_text(net, "utf-8")
+        if warm:
+            run("check")
+        done = run("check", "--fix")
+        outcomes.append(
+            (done.stdout, (project / "a_base.py").read_text("utf-8"), (project / "net.py").read_text("utf-8"))
+        )
+    assert outcomes[0] == outcomes[1]
+    assert "nn.ModuleList" in outcomes[0][1]
 
 
 def test_traps_are_not_run(project: Path) -> None:

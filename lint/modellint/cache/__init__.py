@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FOLDER = ".modellint_cache"
 _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
+_TREE = "\0tree"
+"""What stands for all files below a folder: the last part of ``mentions.TREE``, whose module is not imported for it."""
 _ABSENT = "absent"
 """The state of a file that is not there."""
 MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -170,6 +172,17 @@ class Cache:
         folder, _, name = place.rpartition(os.sep)
         self._of_folder(folder)[name] = state
         return _name(place, state, variant)
+
+    def forget(self, path: Path) -> None:
+        """Look again at a file that was written, and at what rests on all files."""
+        folder, _, name = str(path).rpartition(os.sep)
+        self._of_folder(folder).pop(name, None)
+        for states in self._known.values():
+            states.pop(_TREE, None)
+
+    def again(self) -> Cache:
+        """The same cache, which has looked at no file yet."""
+        return Cache(*self._made_of)
 
     def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
         """The findings kept for this content, or None."""

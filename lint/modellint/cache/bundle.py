@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 
 from modellint.cache import MALFORMED, Cache, digest, findings_of
 from modellint.results.diagnostic import Diagnostic
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class KeptReport(NamedTuple):
@@ -39,7 +42,7 @@ class Bundle:
         """The entries that are known to hold, by name."""
 
     def load(self) -> bool:
-        """Whether there is anything; it is read once."""
+        """Whether there is anything."""
         if self._kept is None:
             self._kept = self._cache.store.load(self._name)
         return self._kept is not None
@@ -81,10 +84,14 @@ class Bundle:
                 entries[name], consulted[name] = stored["diagnostics"], places
             except MALFORMED:
                 continue
-        rows = [(folder, asked, state_of([(folder, asked)])) for folder, asked in numbers]
+        try:
+            rows = [(folder, asked, state_of([(folder, asked)])) for folder, asked in numbers]
+            rested_on = self._rested_on(numbers)
+        except MALFORMED:
+            return
         self._holding = entries
         self._kept = {
-            **self._rested_on(numbers),
+            **rested_on,
             "rows": json.dumps(rows),
             "entries": entries,
             "consulted": json.dumps(consulted),
@@ -95,16 +102,22 @@ class Bundle:
         """What the last run over these files printed in this look, if nothing changed since that its findings rest on."""
         stored = self._cache.store.load(self._name_of_report(look))
         try:
-            if stored["names"] == _digest_of(names) and self._holds(stored):
-                return KeptReport(str(stored["text"]), int(stored["status"]))
+            text, status = stored["text"], stored["status"]
+            if type(text) is str and status in (0, 1) and type(status) is int and _is_printable(text):
+                return (
+                    KeptReport(text, status) if stored["names"] == _digest_of(names) and self._holds(stored) else None
+                )
         except MALFORMED:
             pass
         return None
 
     def keep_report(self, names: Sequence[str | None], look: str, report: KeptReport) -> None:
-        """Keep what a run over these files printed in this look, if an entry that holds stands behind each of them."""
+        """Keep what a run over these files printed in this look, if an entry that holds stands behind each of them.
+
+        It is read again what the entries rest on: what a run has looked at may have changed while it ran.
+        """
         store = self._cache.store
-        if self._kept is None or not store.may_save:
+        if self._kept is None or not store.may_save or not _is_printable(report.text):
             return
         try:
             parts = [*self._kept["folders"].items()]
@@ -117,7 +130,10 @@ class Bundle:
                     if not self._is_current(stored):
                         return
                     parts += stored["consulted"].items()
-            entry = {**self._rested_on(parts), "names": _digest_of(names), "text": report.text, "status": report.status}
+            rested_on = self._rested_on(parts)
+            if self._cache.again().state_of(rested_on["folders"].items()) != rested_on["state"]:
+                return
+            entry = {**rested_on, "names": _digest_of(names), "text": report.text, "status": report.status}
         except MALFORMED:
             return
         store.save(self._name_of_report(look), entry)
@@ -125,8 +141,8 @@ class Bundle:
     def _name_of_report(self, look: str) -> str:
         return digest((b"report", self._name.encode(), look.encode("utf-8", "surrogatepass")))
 
-    def _rested_on(self, rows: Iterable[tuple[str, Sequence[str]]]) -> dict[str, object]:
-        """Whatever the rows ask for, each name once: where it is as it was, so are all rows."""
+    def _rested_on(self, rows: Iterable[tuple[str, Sequence[str]]]) -> dict[str, Any]:
+        """Whatever the rows ask for, each name once: where it is as it was, so are all rows. Raises one of ``MALFORMED``."""
         asked: defaultdict[str, set[str]] = defaultdict(set)
         for folder, names in rows:
             asked[folder].update(names)
@@ -140,6 +156,12 @@ class Bundle:
     def _holds(self, stored: Any) -> bool:
         """Whether nothing that a record rests on has changed. Raises one of ``MALFORMED``."""
         return bool(self._cache.state_of(stored["folders"].items()) == stored["state"])
+
+
+def _is_printable(text: str) -> bool:
+    """Whether a text holds nothing that moves a cursor or turns lines round: a cache may come with the files that are checked."""
+    # The tabs and characters of source come as stand-ins, so that only colours are left.
+    return _COLOURS.sub("", text).replace("\n", "").isprintable()
 
 
 def _digest_of(names: Iterable[str | None]) -> str:

@@ -52,7 +52,7 @@ class Place(NamedTuple):
     """What it ran: file and row of the innermost code that is a library's, neither PyTorch's nor a converter's."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self[:2] == other[:2]
+        return isinstance(other, tuple) and self[:2] == other[:2]
 
     def __ne__(self, other: object) -> bool:
         return not self == other

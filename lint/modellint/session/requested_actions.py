@@ -23,7 +23,7 @@ from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
 from modellint.results.exported import Change
-from modellint.results.verification import AGREES, UNDECIDED
+from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
 from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
 from modellint.session.messages import Answer, Check, Request, Verify, VerifyRecorded
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.rule import Rule
     from modellint.session.target import Location, Target
+
+
+_SINGLE = "--precision fp32"
 
 
 def _adapted(model: nn.Module, inputs: Inputs) -> Iterator[tuple[str, str, tuple[nn.Module, Inputs]]]:
@@ -278,6 +281,7 @@ class Session:
         folder: Path,
     ) -> tuple[str, ...]:
         """What has to become an input, or a constant, for a model to be exported, as options; none where that does not do it either."""
+        in_single: tuple[str, ...] = ()
         for words, condition, (adapted, others) in _adapted(model, inputs):
             if time.monotonic() > self._end():
                 break
@@ -293,9 +297,9 @@ class Session:
             if exported.writable:
                 outcome = "it agrees" if exported.ok else "it agrees in float32, and is undecided in float16"
                 return (f"{words}, {condition}: tried, {outcome}",)
-            if exported.converts and exported.verification.single == AGREES:
-                return (f"{words} --precision fp32, {condition}: tried, it agrees in float32",)
-        return ()
+            if not in_single and any(way.startswith(_SINGLE) for way in exported.advice):
+                in_single = (f"{words} {_SINGLE}, {condition}: tried, the float32 package agrees",)
+        return in_single
 
     def checked_export(
         self,

@@ -1,4 +1,4 @@
-"""Unstable order: which of equal elements `topk` and `sort` give first, which PyTorch leaves open, told from what it leads to."""
+"""Unstable order: which of equal elements `topk` and `sort` give first, which PyTorch leaves open."""
 
 from __future__ import annotations
 
@@ -8,39 +8,44 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_UNSTABLE = ("topk", "sort", "kthvalue")
+_UNSTABLE = ("topk", "sort")
 """Operators that leave open which of equal elements come first: https://docs.pytorch.org/docs/stable/generated/torch.sort.html."""
 
 
-class OtherOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Equal elements come in another order than PyTorch's kernels give them on this machine: what depends on it changes.
+class InOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Equal elements come by their places, whatever PyTorch's kernels do on this machine.
 
     Args:
-        seed: Of the order: with 0 the last of them comes first, with another they come in one that is drawn.
+        last_first: Whether the last of them comes first.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, last_first: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._draw = torch.Generator().manual_seed(seed) if seed else None
+        self._last_first = last_first
         self.met = False
-        """Whether there were any."""
+        """Whether there were any that came in another order."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operator, on its operand in another order where that may decide between equal elements."""
+        """Run one operator, by a stable sort where its order is open."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        given = {argument.name: argument.default_value for argument in func._schema.arguments}
+        given |= dict(zip(given, args, strict=False)) | kwargs
         name = func._schema.name.removeprefix("aten::")
-        if name not in _UNSTABLE or given.get("stable") or "out" in given or not given["self"].dim():
+        if name not in _UNSTABLE or func._schema.is_mutable or given.get("stable") or given.get("sorted") is False:
             return result
-        operand, dimension = given["self"], given.get("dim", -1)
-        size = operand.shape[dimension]
-        order = torch.arange(size).flip(0) if self._draw is None else torch.randperm(size, generator=self._draw)
-        moved = operand.index_select(dimension, order)
-        values, indices = func(moved, *args[1:], **kwargs) if args else func(**{**kwargs, "self": moved})
-        indices = order[indices]
+        operand, dimension = given["self"], given["dim"]
+        if not operand.dim():
+            return result
+        descending = given["largest"] if name == "topk" else given["descending"]
+        taken = operand.flip(dimension) if self._last_first else operand
+        values, indices = torch.sort(taken, dim=dimension, descending=bool(descending), stable=True)
+        if self._last_first:
+            indices = operand.shape[dimension] - 1 - indices
+        count = result[0].shape[dimension]
+        values, indices = (part.narrow(dimension, 0, count).contiguous() for part in (values, indices))
         if bool(torch.equal(indices, result[1])):
             return result
         self.met = True

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.input_dependence import InputDependence
-from modellint.destinations.comparison.order_of_equals import OtherOrder
+from modellint.destinations.comparison.order_of_equals import InOrder as EqualsInOrder
 from modellint.destinations.comparison.side_effect_free_runs import Rest, at_rest
 from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
 from modellint.destinations.comparison.sums_in_order import InOrder
@@ -32,8 +32,6 @@ STEPS = 3
 """Predictions in a row on which a model with a state is compared."""
 NUDGE = 3e-7
 """How much rounding changes a number of float32, relative to it."""
-_ORDERS = 5
-"""Orders of equal elements that are tried."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MOST_KEPT = 64 * 1024**2
 """Bytes of outputs that are kept for further comparisons."""
@@ -173,27 +171,24 @@ class Reference:
 
     def undefined(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
         """Which elements of the last of several runs depend on undefined casts; None where there are none, or it cannot be said."""
-        return self._changed_by(OtherCasts(), inputs, expected, count)
-
-    def unordered(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
-        """Which elements depend on which of equal elements `topk` or `sort` gives first; None where none, or it cannot be said."""
-        found = self._changed_by(OtherOrder(), inputs, expected, count)
-        for seed in range(1, _ORDERS) if found is not None else ():
-            # Of three that are equal, the middle one may keep its place when they are turned round.
-            more = self._changed_by(OtherOrder(seed), inputs, expected, count)
-            found = found if more is None or found is None else [*map(torch.logical_or, found, more)]
-        return found
-
-    def _changed_by(
-        self, mode: OtherCasts | OtherOrder, inputs: Inputs | Row, expected: Sequence[Tensor], count: int
-    ) -> list[Tensor] | None:
-        others = self._under(mode, inputs, count)
-        if not mode.met or others is None or [x.shape for x in others] != [x.shape for x in expected]:
+        casts = OtherCasts()
+        others = self._under(casts, inputs, count)
+        if not casts.met or others is None or [x.shape for x in others] != [x.shape for x in expected]:
             return None
         return [
             ~((value == changed) | (value.isnan() & changed.isnan()))
             for value, changed in zip(expected, others, strict=True)
         ]
+
+    def in_other_orders(self, inputs: Inputs | Row, count: int = 1) -> list[list[Tensor]]:
+        """The last of several runs in a row, with equal elements in other orders than `topk` and `sort` gave them; none without such."""
+        runs = []
+        for last_first in (False, True):
+            mode = EqualsInOrder(last_first)
+            outputs = self._under(mode, inputs, count)
+            if mode.met and outputs is not None:
+                runs.append(outputs)
+        return runs
 
     def depending(self, inputs: Inputs) -> list[bool]:
         """Which outputs of a run depend on the values of its inputs; where that cannot be said, they all do."""

@@ -35,8 +35,8 @@ from modellint.source.syntax.source_text import SourceText, Undecodable, Unreada
 if TYPE_CHECKING:
     from modellint.source.project.mentions import Mentions
 
-_KEPT_TREES = 160
-_KEPT_CHECKED = 16
+_KEPT_TREES = 128
+_KEPT_CHECKED = 64
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
 _BUILTIN_CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))

@@ -72,7 +72,7 @@ def _setters(methods: dict[str, _Function], sets: Callable[[_Function], bool]) -
 
 def _set_by(method: _Function) -> frozenset[str]:
     """The attributes of `self` that a method sets by statements that nothing goes round, to what it does not read there."""
-    return once(method, "_reset_states", lambda method: frozenset(_find_set_by(method)))
+    return once(method, "_always_set_by", lambda method: frozenset(_find_set_by(method)))
 
 
 def _find_set_by(method: _Function) -> Iterator[str]:

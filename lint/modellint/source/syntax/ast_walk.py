@@ -97,13 +97,17 @@ def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
     return found
 
 
-def always_run(function: Function) -> list[ast.stmt]:
-    """The statements of a function's own block, up to and with the first that may leave it: by a return, an exception or a yield."""
-    return once(function, "_always_run", _up_to_leaving)
+def always_run(function: Function, *, to_yield: bool = False) -> list[ast.stmt]:
+    """The statements of a function's own block, up to and with the first that may leave it, or with ``to_yield`` suspend it."""
+    if to_yield:
+        return once(
+            function, "_run_to_yield", lambda node: _up_to(node, ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+        )
+    return once(function, "_always_run", lambda node: _up_to(node, ast.Return, ast.Raise))
 
 
-def _up_to_leaving(function: Function) -> list[ast.stmt]:
-    kinds: tuple[type[ast.stmt | ast.expr], ...] = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+def _up_to(function: Function, *kinds: type[ast.stmt | ast.expr]) -> list[ast.stmt]:
+    """The statements up to and with the first that holds a node of some kind."""
     first = min(((part.lineno, part.col_offset) for kind in kinds for part in of_kind(function, kind)), default=None)
     for number, statement in enumerate(function.body, 1):
         if first is not None and first < (statement.end_lineno or 0, statement.end_col_offset or 0):

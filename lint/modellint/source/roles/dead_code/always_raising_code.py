@@ -310,7 +310,7 @@ def _is_quotient(node: ast.expr) -> bool:
 
 def _always_run(function: _Function) -> Iterator[ast.expr]:
     """The expressions that a function runs whenever it is called."""
-    for statement in always_run(function):
+    for statement in always_run(function, to_yield=True):
         if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.For, ast.If)):
             yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
         elif not isinstance(statement, (ast.Assert, ast.Pass, ast.FunctionDef, ast.Import, ast.ImportFrom)):
