@@ -150,7 +150,7 @@ def test_float32_is_advised_with_them() -> None:
     torch.manual_seed(0)
     inputs = torch.randn(6, 4), GRID
     model = Wide().eval()
-    wanted = r"go on with --constant grid --precision fp32, if always what .* there: tried, it agrees in float32"
+    wanted = r"go on with --constant grid --precision fp32, if always what .* there: tried, the float32 package agrees"
     with pytest.raises(modellint.ExportError, match=wanted):
         modellint.export(model, inputs)
     fixed, rest = modellint.with_constants(model, inputs, "grid")

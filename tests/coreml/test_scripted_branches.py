@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import modellint
 
@@ -47,6 +48,17 @@ def with_depth(x: Tensor) -> Tensor:
     return x
 
 
+def halved(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first, second.sigmoid()], -1)
+
+
+def placed(x: Tensor) -> Tensor:
+    steps = torch.arange(x.shape[-1])
+    table = torch.linspace(-1, 1, 40).reshape(20, 2)
+    return x + functional.embedding(steps[None] - steps[:, None] + 10, table).sum((0, 2))
+
+
 class Net(nn.Module):
     def __init__(self, *steps: Any) -> None:
         super().__init__()
@@ -64,6 +76,9 @@ class Net(nn.Module):
         ([with_channels], True),
         ([with_channels, with_depth], True),
         ([with_channels, spread], True),
+        # PyTorch's shape analysis of these writes where it may not.
+        ([halved, with_channels], True),
+        ([with_channels, halved], True),
         ([signed], False),
         ([torch.tanh], False),
     ],
@@ -100,3 +115,8 @@ class Scripted(nn.Module):
         if x.dim() == 1:
             return x.unsqueeze(0)
         return x * 2
+
+
+def test_branches_beside_what_takes_no_zeros_are_exported() -> None:
+    result = modellint.export(Net(placed, with_channels).eval(), (torch.randn(2, 8),), precision="fp32")
+    assert result.verification.ok

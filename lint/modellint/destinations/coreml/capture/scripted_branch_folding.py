@@ -83,11 +83,17 @@ def fold(program: Any) -> bool:
     torch._C._jit_pass_inline(graph)
     passes: Any = torch._C
     left = _places(graph)
+    if left and not _counts_from_the_front(graph):
+        return False
     count = left + 1
     while left and left < count:
         # What a branch gives has a shape once the branch is gone.
         count = left
-        passes._jit_pass_complete_shape_analysis(graph, (program._c, *inputs), False)
+        try:
+            passes._jit_pass_complete_shape_analysis(graph, (program._c, *inputs), False)
+        except (RuntimeError, IndexError):
+            # It runs operators on zeros, which an embedding may not take.
+            return False
         passes._jit_pass_peephole(graph, False)
         passes._jit_pass_constant_propagation(graph)
         left = _places(graph)
@@ -108,6 +114,26 @@ def _spell_out_lists(graph: Any) -> None:
         made.output().setType(kind)
         node.output().replaceAllUsesWith(made.output())
         node.destroy()
+
+
+def _counts_from_the_front(graph: Any) -> bool:
+    """Let `chunk` count its dimension from the front; whether that could be told of all.
+
+    PyTorch's shape analysis writes the length of a part beside the sizes where it is negative, and the process ends sooner or later
+    (torch 2.13, 2.14: `free(): invalid size`).
+    """
+    for node in graph.findAllNodes("aten::chunk"):
+        operand, _, dimension = node.inputs()
+        counted = dimension.toIValue()
+        if counted is None:
+            return False
+        if counted < 0:
+            rank = operand.type().dim() if operand.type().kind() == "TensorType" else None
+            if rank is None:
+                return False
+            with graph.insert_point_guard(node):
+                node.replaceInput(2, graph.insertConstant(counted + rank))
+    return True
 
 
 def _places(graph: Any) -> int:
