@@ -1,4 +1,4 @@
-"""Unstable order: which of equal elements `topk` and `sort` give first, which PyTorch leaves open."""
+"""Unstable order: which of equal elements `topk` and `sort` give first, and all of `topk(sorted=False)`, which PyTorch leaves open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSTABLE = ("topk", "sort")
 
 
 class InOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Equal elements come by their places, whatever PyTorch's kernels do on this machine.
+    """Equal elements come by their places, and all are sorted, whatever PyTorch's kernels do on this machine.
 
     Args:
         last_first: Whether the last of them comes first.
@@ -34,7 +34,7 @@ class InOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = {argument.name: argument.default_value for argument in func._schema.arguments}
         given |= dict(zip(given, args, strict=False)) | kwargs
         name = func._schema.name.removeprefix("aten::")
-        if name not in _UNSTABLE or func._schema.is_mutable or given.get("stable") or given.get("sorted") is False:
+        if name not in _UNSTABLE or func._schema.is_mutable or given.get("stable"):
             return result
         operand, dimension = given["self"], given["dim"]
         if not operand.dim():

@@ -22,7 +22,7 @@ EXAMPLE = "the example"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may change before it counts as not precise enough."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
-_UNORDERED = "which depend on which of equal elements `topk` or `sort` gives first"
+_UNORDERED = "which depend on an order that `topk` or `sort` leaves open, as that of equal elements"
 
 
 class OutputJudge:
