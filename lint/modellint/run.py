@@ -312,6 +312,8 @@ class Checker:
         except (ReplaceError, OSError) as error:
             outcome.problems.append(f"{shown}: not fixed: {error}")
             return False
+        if self.job.cache is not None:
+            self.job.cache.forget(path)
         outcome.fixed.update(fixed.applied)
         return True
 
