@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 FOLDER = ".modellint_cache"
 _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
-_TREE = "\0tree"
-"""What stands for all files below a folder: the last part of ``mentions.TREE``, whose module is not imported for it."""
 _ABSENT = "absent"
 """The state of a file that is not there."""
 MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -175,10 +173,12 @@ class Cache:
 
     def forget(self, path: Path) -> None:
         """Look again at a file that was written, and at what rests on all files."""
+        from modellint.source.project.mentions import TREE
+
         folder, _, name = str(path).rpartition(os.sep)
         self._of_folder(folder).pop(name, None)
         for states in self._known.values():
-            states.pop(_TREE, None)
+            states.pop(TREE.removeprefix(os.sep), None)
 
     def again(self) -> Cache:
         """The same cache, which has looked at no file yet."""

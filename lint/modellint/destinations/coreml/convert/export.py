@@ -179,7 +179,7 @@ def _advised(
     exported = attempt(destination, options, folder, budget)
     if exported.writable:
         return exported
-    if exported.converts and exported.verification.single == AGREES:
+    if exported.converts and exported.verification.single == AGREES and destination.precision == "fp16":
         return replace(exported, advice=("--precision fp32: the float32 package agrees",))
     partly(exported)
     tried = folder / "tried"
