@@ -1,33 +1,41 @@
-"""Which models of the catalogues come to Core ML: a draw to sweep, and the table of what came of it.
+"""Which models of the catalogues come to Core ML: a draw to sweep, what came of it kept with the project, and its table.
 
-    modellint sweep benchmarks/catalogue.py:models --do check,export --timeout 150 -o drawn.sqlite
-    python benchmarks/catalogue.py drawn.sqlite
+    modellint sweep benchmarks/catalogue.py:models --do check,export --timeout 240 -o drawn.sqlite
+    python benchmarks/catalogue.py keep drawn.sqlite
+    python benchmarks/catalogue.py report [FILE.jsonl or drawn.sqlite ...] [--failures]
 
-The draw takes a share of each library's models by a seed; MODELLINT_DRAW=SEED:SHARE chooses others (default: 1:0.2). The table tells
-of each library how many build and run, convert with plain coremltools, take too long to be exported, and are exported and agree with
-PyTorch in float32; before it stands why others do not. Ends with 1 where fewer than 0.85 of those that run within the time agree.
+The draw takes a share of each library's models by a seed; MODELLINT_DRAW=SEED:SHARE chooses others (default: 1:1.0). Models that
+`coreml_catalogue.jsonl` beside this file has are left out, so that each sweep goes on where the last one ended; MODELLINT_ALL=1 takes
+them too. ``keep`` adds a line for each model that was swept. The table tells of each library how many run, convert with plain
+coremltools, take too long to be exported, and are exported and agree with PyTorch in float32. Ends with 1 where fewer than 0.85 of
+those that run within the time agree.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
 import sqlite3
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 WANTED = 0.85
 LIBRARIES = ("timm", "transformers", "torchvision", "diffusers")
 AGREES = ("agrees", "agrees in float32")
+KEPT = Path(__file__).with_name("coreml_catalogue.jsonl")
 
 
 def models() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The models that were drawn, in a drawn order, so that a sweep that is ended is a draw too."""
+    """The models that were drawn and not judged yet, in a drawn order, so that a sweep that is ended is a draw too."""
     from importlib import import_module
 
-    seed, _, share = os.environ.get("MODELLINT_DRAW", "1:0.2").partition(":")
+    seed, _, share = os.environ.get("MODELLINT_DRAW", "1:1.0").partition(":")
     draw = random.Random(int(seed))
     drawn = []
     for library in LIBRARIES:
@@ -35,29 +43,84 @@ def models() -> Iterator[tuple[str, Callable[[], Any]]]:
         chosen = draw.sample(every, max(1, round(float(share) * len(every))))
         drawn += [(f"{library}.{name}", build) for name, build in chosen]
     draw.shuffle(drawn)
-    yield from drawn
+    judged = set() if os.environ.get("MODELLINT_ALL") else {judgement["name"] for judgement in kept(KEPT)}
+    yield from (model for model in drawn if model[0] not in judged)
 
 
-def report(path: str) -> int:
+def kept(path: Path) -> list[dict[str, Any]]:
+    """What a file has of models, a line each; nothing, where there is none."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def judgements(database: Path) -> list[dict[str, Any]]:
+    """What came of each model of a sweep whose export ended, or that does not run."""
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    by_name: dict[str, list[sqlite3.Row]] = {}
+    for row in connection.execute("SELECT * FROM rows ORDER BY rowid"):
+        by_name.setdefault(row["name"], []).append(row)
+    judged = []
+    for name, rows in by_name.items():
+        exports = [row for row in rows if row["action"] == "export"]
+        if not exports:
+            continue
+        export = exports[-1]
+        plain = {
+            row["route"]: "converts" if row["status"] == "converts" else _reason(row)
+            for row in rows
+            if row["action"] == "check" and row["route"]
+        }
+        found = {"verdict": export["status"], "route": export["route"], "seconds": round(export["seconds"] or 0)}
+        if export["error"] is not None:
+            found["error"] = float(f"{export['error']:.2g}")
+        if export["status"] not in AGREES:
+            found["reason"] = _reason(export)
+        judged.append({"name": name, "plain": plain, "export": found})
+    return judged
+
+
+def _reason(row: sqlite3.Row) -> str:
+    """Why a row is no success, with the line of the first blocker: a path below the folder that packages are installed in."""
+    reason: str = row["reason"]
+    for *_, place, _, _, _ in json.loads(row["blockers"])[:1]:
+        if place:
+            file, (line, *_) = place
+            parts = PurePath(file).parts
+            below = parts[parts.index("site-packages") + 1 :] if "site-packages" in parts else parts[-2:]
+            reason = f"{'/'.join(below)}:{line}: {reason}"
+    return reason[:400]
+
+
+def keep(databases: Sequence[Path]) -> int:
+    """Add what came of the models of sweeps to the file beside this one, each with the commit it was judged on."""
+    commit = subprocess.run(
+        ["git", "-C", str(KEPT.parent), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
+    )
+    old = {judgement["name"]: judgement for judgement in kept(KEPT)}
+    for database in databases:
+        for judgement in judgements(database):
+            old[judgement["name"]] = {**judgement, "code": commit.stdout.strip()}
+    KEPT.write_text("".join(json.dumps(judgement) + "\n" for judgement in old.values()), "utf-8")
+    print(f"{len(old)} models")
+    return 0
+
+
+def report(paths: Sequence[Path], failures: bool) -> int:
     """Print the table; 0 where 0.85 of the models that run agree."""
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    found = connection.execute("SELECT name, action, status, reason FROM rows").fetchall()
-    by_name: dict[str, list[tuple[str, str, str]]] = {}
-    for name, action, status, reason in found:
-        by_name.setdefault(name, []).append((action, status, reason))
-    table: dict[str, Counter[str]] = {}
-    for name, rows in sorted(by_name.items()):
-        counts = table.setdefault(name.partition(".")[0], Counter())
+    judged = [judgement for path in paths for judgement in (kept if path.suffix == ".jsonl" else judgements)(path)]
+    table: dict[str, Counter[str]] = {library: Counter() for library in LIBRARIES}
+    for judgement in sorted(judged, key=lambda judgement: judgement["name"]):
+        counts = table[judgement["name"].partition(".")[0]]
+        export = judgement["export"]
         counts["listed"] += 1
-        if any(status == "does not run" for _, status, _ in rows):
+        if export["verdict"] == "does not run":
             continue
         counts["run"] += 1
-        counts["plain"] += any(action == "check" and status == "converts" for action, status, _ in rows)
-        counts["late"] += any(action == "export" and status == "not run" for action, status, _ in rows)
-        counts["agree"] += any(action == "export" and status in AGREES for action, status, _ in rows)
-        for action, status, reason in rows:
-            if action == "export" and status not in AGREES:
-                print(f"{name}: {status}: {reason[:200]}")
+        counts["plain"] += "converts" in judgement["plain"].values()
+        counts["late"] += export["verdict"] == "not run"
+        counts["agree"] += export["verdict"] in AGREES
+        if failures and export["verdict"] not in AGREES:
+            print(f"{judgement['name']}: {export['verdict']}: {export['reason'][:300]}")
     print(f"{'':14} listed    run  plain   late  agree")
     for library, counts in (*table.items(), ("all", sum(table.values(), Counter()))):
         print(
@@ -65,9 +128,23 @@ def report(path: str) -> int:
         )
     total = sum(table.values(), Counter())
     share = total["agree"] / max(1, total["run"] - total["late"])
-    print(f"{share:.3f} of those that run within the time agree")
+    print(f"{share:.3f} of those that run within the time agree, {total['agree'] / max(1, total['run']):.3f} of all")
     return int(share < WANTED)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    keeping = commands.add_parser("keep", help="add what came of sweeps to the file that is kept")
+    keeping.add_argument("databases", nargs="+", type=Path)
+    reporting = commands.add_parser("report", help="print the table")
+    reporting.add_argument("results", nargs="*", type=Path, default=[KEPT])
+    reporting.add_argument("--failures", action="store_true", help="print why each other model does not agree")
+    arguments = parser.parse_args()
+    if arguments.command == "keep":
+        return keep(arguments.databases)
+    return report(arguments.results, arguments.failures)
+
+
 if __name__ == "__main__":
-    sys.exit(report(sys.argv[1]))
+    sys.exit(main())
