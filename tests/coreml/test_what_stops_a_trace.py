@@ -62,30 +62,39 @@ def test_what_an_autograd_function_computes_is_exported(route: str) -> None:
     assert bounded(torch.ones(1, requires_grad=True), 0.1).grad_fn is not None
 
 
-class Trained(nn.Module):
-    """As Lightning's modules ask for their trainer."""
-
-    _jit_is_scripting = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, 3)
+class Attached(nn.Module):
+    """Asked for what only a trainer, or a loaded file, gives it."""
 
     @property
     def trainer(self) -> None:
-        if not self._jit_is_scripting:
-            raise RuntimeError("not attached to a trainer")
+        raise RuntimeError("not attached to a trainer")
+
+
+class Described(Attached):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.metadata: dict[str, float] = {}
+
+    @property
+    def rate(self) -> float:
+        return self.metadata["rate"]
+
+    @property
+    def width(self) -> int:
+        return self.linear.in_features
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x)
+        return self.linear(x) * self.width
 
 
 @pytest.mark.parametrize("route", ["trace", "export"])
-def test_a_module_without_a_trainer_is_exported(route: str) -> None:
-    model = Trained().eval()
+def test_a_module_with_properties_that_raise_is_exported(route: str) -> None:
+    model = Described().eval()
     exported = modellint.export(model, (torch.randn(2, 3),), frontend=route)
     assert exported.verification is not None and exported.verification.verdict == "agrees"
-    assert "_jit_is_scripting" not in vars(model)
+    with pytest.raises((RuntimeError, KeyError)):
+        torch.jit.trace(model, torch.randn(2, 3))
 
 
 class Padded(nn.Module):

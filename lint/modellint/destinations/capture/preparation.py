@@ -68,13 +68,10 @@ def prepared(
         normalizing = stack.enter_context(normalizing_in_operators(model))
         moved = stack.enter_context(staying_in_place(model))
         functions = stack.enter_context(forward_alone(model))
-        untrained = stack.enter_context(_without_trainer(model))
         outputs, done, substitutes = _run(model, inputs, stack, has_converter)
         is_fast = any(isinstance(layer, _FAST) for layer in model.modules())
         has_fast_path = is_fast or any(isinstance(layer, nn.MultiheadAttention) for layer in model.modules())
-        is_idle = not (
-            met or distributions or normalizing or moved or functions or untrained or done or substitutes or is_fast
-        )
+        is_idle = not (met or distributions or normalizing or moved or functions or done or substitutes or is_fast)
         if _is_plain(outputs):
             yield Prepared((), done, is_idle, True, has_fast_path)
             return
@@ -242,25 +239,6 @@ def _without_idle_autocast() -> Iterator[list[str]]:
         yield met
     finally:
         kind.__enter__, kind.__exit__ = enter, leave  # type: ignore[method-assign]
-
-
-@contextmanager
-def _without_trainer(model: nn.Module) -> Iterator[list[nn.Module]]:
-    """Scope in which modules of Lightning give no trainer where they have none: a trace asks for every property, and this one raises.
-
-    Yields them. It is how Lightning has itself scripted.
-    """
-    layers = [layer for layer in model.modules() if getattr(type(layer), _SCRIPTING, None) is False]
-    for layer in layers:
-        vars(layer)[_SCRIPTING] = True
-    try:
-        yield layers
-    finally:
-        for layer in layers:
-            vars(layer).pop(_SCRIPTING, None)
-
-
-_SCRIPTING = "_jit_is_scripting"
 
 
 def _is_plain(outputs: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
@@ -19,6 +19,7 @@ from modellint.destinations.coreml.capture import (
     computed_weights,
     functionalized_write_repair,
     node_name_collisions,
+    raising_properties,
     routes,
     scripted_branch_folding,
 )
@@ -182,13 +183,14 @@ def _captured(
         warnings.simplefilter("ignore")
         try:
             if route == "trace":
-                traced, raised = shared.traced(model, inputs, target)
-                is_own = supplied and not isinstance(model, torch.jit.ScriptModule)
-                if is_own and not inputs.flexible and scripted_branch_folding.are_decided(traced.program):
-                    with scripted_branch_folding.left_to_python():
-                        traced, raised = SharedCaptures().traced(model, inputs, target)
-                    scripted_branch_folding.fold(traced.program)
-                    notes = (*notes, scripted_branch_folding.NOTE)
+                with raising_properties.left_out() if supplied else nullcontext():
+                    traced, raised = shared.traced(model, inputs, target)
+                    is_own = supplied and not isinstance(model, torch.jit.ScriptModule)
+                    if is_own and not inputs.flexible and scripted_branch_folding.are_decided(traced.program):
+                        with scripted_branch_folding.left_to_python():
+                            traced, raised = SharedCaptures().traced(model, inputs, target)
+                        scripted_branch_folding.fold(traced.program)
+                        notes = (*notes, scripted_branch_folding.NOTE)
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
