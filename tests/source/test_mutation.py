@@ -80,6 +80,8 @@ def fixed(text: str, *, unsafe: bool = True) -> str:
         "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nreturn y[:, :-1] * z + y.sum()",
         "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nreturn y[:, 1:] * z",
         "y = x.clone()\nfor i in (0, 1):\n    w = y.sum()\n    z = y[:, -1:]\n    z[z > 0.9] = 1\n    w = w + y[:, :-1]\nreturn w",
+        "y = x.clone()\nz = y[:, -n:]\nz -= 1.0\nif flag:\n    y = y[:, :-n]\nreturn y",
+        "y = x.clone()\nz = y[:, -n:]\nz -= 1.0\nw = y.sum()\ny = y[:, :-n]\nreturn y + w",
     ],
 )
 def test_a_write_through_a_view_is_found(forward: str) -> None:
@@ -111,6 +113,8 @@ def test_a_write_through_a_view_is_found(forward: str) -> None:
         "y = x.clone()\nz = y.view(-1)\ny.add_(1)\nreturn y + z.shape[0]",
         "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nz[z < 1.0] = 0.0\nreturn y[:, :-1] * z",
         "if self.training:\n    y = x.clone()\n    y[0].mul_(3)\n    x = y * 1\nreturn x",
+        "y = x.clone()\nz = y[:, -n:]\nz -= 1.0\ny = y[:, :-n]\nreturn y + 1",
+        "y = x.clone()\nif n:\n    z = y[:, -n:]\n    if flag:\n        z -= 1.0\n    x[:] = z\n    y = y[:, :-n]\nreturn y",
     ],
 )
 def test_a_write_that_conversion_follows_is_clean(forward: str) -> None:

@@ -28,6 +28,16 @@ APPLICATION = {"models/old.py": OLD, "models/net.py": NET, "models/head.py": "LI
 }
 
 
+LOADER = """\
+import importlib.util
+from pathlib import Path
+
+spec = importlib.util.spec_from_file_location("part", {})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+"""
+
+
 def severities(folder: Path, files: dict[str, str], of: str, code: str = "MUT001") -> list[str]:
     (folder / ".git").mkdir(parents=True)
     for name, text in files.items():
@@ -64,7 +74,23 @@ def severities(folder: Path, files: dict[str, str], of: str, code: str = "MUT001
         ({"pick.py": "import importlib\n\nprint(importlib.import_module(input()))\n"}, "error"),
         ({"pick.py": "import importlib\n\nprint(importlib.import_module(f'models.{input()}'))\n"}, "error"),
         ({"pick.py": "import importlib\n\nprint(importlib.import_module('heads.' + input()))\n"}, "info"),
-        ({"pick.py": "import importlib\n\nprint(importlib.import_module('models.net'))\n"}, "error"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('models.net'))\n"}, "info"),
+        ({"pick.py": "import importlib\n\nprint(importlib.import_module('models.old'))\n"}, "error"),
+        ({"pick.py": "for name in ['numpy', 'head']:\n    __import__(name)\n"}, "info"),
+        ({"pick.py": "needed = ['numpy', 'old']\nfor name in needed:\n    __import__(name)\n"}, "error"),
+        (
+            {"pick.py": "for name in ['numpy', 'head']:\n    __import__(name)\nname = input()\n__import__(name)\n"},
+            "error",
+        ),
+        ({"pick.py": "import importlib.util\n\nprint(importlib.util.find_spec(input()))\n"}, "info"),
+        ({"pick.py": LOADER.format("'models/net.py'")}, "info"),
+        ({"pick.py": LOADER.format("Path(__file__).parent / 'old.py'")}, "error"),
+        ({"pick.py": LOADER.format("input()")}, "error"),
+        ({"pick.py": "spec.loader.exec_module(module)\n"}, "error"),
+        (
+            {"tests/test_imports.py": "import importlib\n\n\ndef test_it():\n    importlib.import_module(NAME)\n"},
+            "info",
+        ),
         ({"pick.py": "import pkgutil\n"}, "error"),
         ({"models/__init__.py": "import os\n\n__all__ = [one[:-3] for one in os.listdir('.')]\n"}, "error"),
         ({"models/__init__.py": "__all__ = ['old']\n"}, "error"),
@@ -192,6 +218,24 @@ def test_nobody_trains_what_nothing_leads_to(tmp_path: Path, others: dict[str, s
     )
     files = APPLICATION | {"models/old.py": hidden} | others
     assert severities(tmp_path, files, "models/old.py", "REG001") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("backup", "others", "severity"),
+    [
+        ("models/net-20180825.py", {}, "info"),
+        ("old/models/net # first.py", {}, "info"),
+        ("models/net (1).py", {"run.sh": "python 'models/net (1).py'\n"}, "error"),
+        ("models/net-20180825.py", {"pyproject.toml": "[project]\nname = 'nets'\n"}, "error"),
+        ("models/other-20180825.py", {}, "error"),
+        ("net-20180825.py", {}, "error"),
+    ],
+)
+def test_a_backup_of_a_file(tmp_path: Path, backup: str, others: dict[str, str], severity: str) -> None:
+    # A collection, of which another file may be taken.
+    collection = {f"models/net_{number}.py": NET for number in range(4)}
+    files = {"models/net.py": NET, "models/__init__.py": "", backup: OLD} | collection | others
+    assert severities(tmp_path, files, backup) == [severity]
 
 
 LAYERED = NET + "\nfrom layers.gate import Net as Gate\nfrom layers.mix import Net as Mix\n"

@@ -410,7 +410,10 @@ def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
     behind = bisect_left(uses, place, key=_position)
     if len(uses) - behind > _MOST_USES:
         return False
+    until = _place_of_rebinding(name, write.statement, function)
     for use in uses[behind:]:
+        if until is not None and _position(use) > until:
+            break
         read = parents.get(use)
         if (
             not isinstance(read, ast.Subscript)
@@ -419,6 +422,22 @@ def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
         ):
             return False
     return True
+
+
+def _place_of_rebinding(name: str, statement: ast.stmt, function: ast.AST) -> tuple[int, int] | None:
+    """Where the first assignment to a variable ends that always runs behind a statement: the variable stands for something else then."""
+    parents = parents_in(function)
+    within: ast.AST = statement
+    while within is not function:
+        above = parents.get(within, function)
+        for block in _blocks(above):
+            behind = block[block.index(within) + 1 :] if within in block else []
+            for following in behind:
+                match following:
+                    case ast.Assign(targets=[ast.Name(id=bound)]) if bound == name:
+                        return following.end_lineno or 0, following.end_col_offset or 0
+        within = above
+    return None
 
 
 def _is_overwritten(name: str, targets: list[Tensor], write: Write) -> bool:

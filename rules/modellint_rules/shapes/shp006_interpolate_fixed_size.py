@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Value, alternatives
+from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Value, alternatives, of_kind, parents_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -69,7 +70,7 @@ class InterpolateFixedSize(Rule):
     ## Known limits
     With an input of one size a size that is written down is right. A size that an attribute or the caller says is left alone,
     and so is what is resampled where no input is flexible: parameters, constants, and what descends from a reshaping to
-    numbers (`x.reshape(1, 8, 32, 32)`).
+    numbers (`x.reshape(1, 8, 32, 32)`), by a function or by a layer.
 
     ## References
     - <https://github.com/apple/coremltools/issues/951>
@@ -96,7 +97,7 @@ class InterpolateFixedSize(Rule):
             if (runs or all(map(_is_layer, readings))) and not (
                 runs and call.function is not None and code.is_for_loss_only(call.node, call.function)
             ):
-                if runs and _is_of_one_size(code, call):
+                if _is_of_one_size(code, call) if runs else _is_given_one_size(code, call):
                     continue
                 yield code.finding(
                     self,
@@ -140,6 +141,27 @@ def _is_of_one_size(code: Code, call: Call) -> bool:
     """Whether what is resampled has the same size whatever the input."""
     words = [word.value for word in call.node.keywords if word.arg == "input"]
     return any(code.has_static_size(node, call.function) for node in (*call.node.args[:1], *words))
+
+
+def _is_given_one_size(code: Code, call: Call) -> bool:
+    """Whether a layer, or the sequence that it is built for, is called with what has the same size whatever the input, and only called."""
+    match call.statement:
+        case ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)]):
+            pass
+        case _:
+            return False
+    calls = 0
+    for function in code.readers(attribute):
+        parents = parents_in(function)
+        for read in of_kind(function, ast.Attribute):
+            if read.attr != attribute:
+                continue
+            match parents.get(read):
+                case ast.Call(func=called, args=[node]) if called is read and code.has_static_size(node, function):
+                    calls += 1
+                case _:
+                    return False
+    return calls > 0
 
 
 def _is_layer(call: Call) -> bool:

@@ -171,12 +171,22 @@ def _attribute(mention: Mention) -> str | None:
     return None
 
 
+def _mentions_in(place: IndexedFile, name: str) -> Iterator[Mention]:
+    """Where a file names something, by another name too that an import gives it there: ``from .parts import Net as Backbone``."""
+    yield from mentions_in(place, name)
+    imports = of_kind(place.tree, ast.alias) if f"{name} as " in place.source.text else []
+    for other in dict.fromkeys(
+        part.asname for part in imports if part.name == name and part.asname not in (None, name)
+    ):
+        yield from mentions_in(place, other)
+
+
 def _mentions_of(project: Project, node: _Maker, file: IndexedFile) -> Iterator[tuple[Mention, IndexedFile]]:
     """Where the project names a class or function, but for tests and what shows how it works."""
     project.touch_tree()
     for path in dict.fromkeys([file.path, *project.mentions.naming(node.name)[:_MOST_FILES]]):
         place = file if path == file.path else None if path.endswith(".ipynb") else project.file(path)
-        for mention in mentions_in(place, node.name) if place is not None else ():
+        for mention in _mentions_in(place, node.name) if place is not None else ():
             if node in mention.around or mention.is_in_test or mention.is_demonstration:
                 continue
             dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.source.project.external_name_facts import MODULE_ATTRIBUTES, MODULE_CLASSES
 from modellint.source.project.symbols import ClassRef, External, FileRef, IndexedFile, dotted_name
 from modellint.source.roles.files.application_reachability import is_of_application
-from modellint.source.roles.files.unreferenced_files import beginning
+from modellint.source.roles.files.computed_imports import beginning
 from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from modellint.source.project.mentions import import_name
 from modellint.source.project.symbols import IndexedFile
 from modellint.source.roles.code_roles import is_path_of_tests
 from modellint.source.roles.eval_callees import LOOKED_UP, asked_calls
+from modellint.source.roles.files.computed_imports import may_be_computed
 from modellint.source.roles.files.program_files import reads_command_line
 from modellint.source.roles.files.unreferenced_files import (
     has_main,
     holds_a_module,
     imported_modules,
-    may_be_computed,
     may_be_installed,
     may_mean,
 )

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from modellint.source.project.mentions import blocks, import_name
 from modellint.source.project.symbols import ClassRef, External, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.roles.files.computed_imports import may_be_computed
 from modellint.source.roles.files.program_files import PACKAGING, reads_command_line, run_statements
-from modellint.source.syntax.ast_walk import called_name, of_kind, once
+from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -27,19 +28,9 @@ _DEEPEST = 3
 """How many files that are left behind import each other."""
 _ENTRIES = frozenset({"__init__.py", "__main__.py", "hubconf.py", "setup.py", "conftest.py", "manage.py"})
 """Files that are found by their names."""
-_COMPUTED = ("import_module", "__import__")
-"""What imports a file by a string."""
-_ANYTHING = (
-    *("load_source", "spec_from_file_location", "SourceFileLoader", "runpy", "execfile", "pydoc", "pkgutil"),
-    *("iter_modules", "walk_packages", "exec_module", "find_spec", "hydra", "LightningCLI", "jsonargparse"),
-)
-"""What names files in ways that are not followed."""
 _SETUP = frozenset({"setup.py"})
 _INSTALLS = re.compile(rb"packages|py_modules|package_dir|package_data|scripts|entry_points|\*\*")
 """What says in a `setup.py` that more than extensions is installed."""
-_EXECUTES = re.compile(rb"(?<![.\w])exec\(")
-_LISTS_FILES = re.compile(r"\b(?:glob|rglob|listdir|scandir|iterdir|walk)\b")
-"""What finds the files of a folder."""
 
 
 def is_unreferenced(project: Project, file: IndexedFile) -> bool:
@@ -62,8 +53,19 @@ def _leads_nowhere(project: Project, file: IndexedFile) -> bool:
     return (
         not _is_led_to(project, file.path, frozenset({file.path}))
         and not may_be_computed(project, file.path)
-        and _is_beside_what_is_used(project, file.path)
+        and (_is_backup(project, file.path) or _is_beside_what_is_used(project, file.path))
     )
+
+
+def _is_backup(project: Project, path: str) -> bool:
+    """Whether a file has the name of another, in a folder of the same name, and behind it what no import can name: `net-20180825.py`."""
+    folder, name = os.path.split(path)
+    match = re.match(r"([^\W\d]\w*)\W", name.removesuffix(".py"))
+    if match is None:
+        return False
+    end = os.path.join(os.path.basename(folder), f"{match[1]}.py")  # noqa: PTH118, PTH119
+    paths = project.mentions.code_files(f"named {end}", lambda other: other.endswith(os.sep + end))
+    return any(other != path for other in paths)
 
 
 def may_be_installed(project: Project, path: str) -> bool:
@@ -204,72 +206,6 @@ def _written(path: str) -> re.Pattern[bytes]:
         for part in (import_name(path), os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
     )
     return re.compile(rb"(?<!\w)(?:" + stem + rb"\.py(?!\w)|" + parent + rb"[./\\]" + stem + rb"(?!\w))")
-
-
-def may_be_computed(project: Project, path: str) -> bool:
-    """Whether the project imports files by strings that may lead to a file."""
-    folders = project.remembered(("computed imports",), lambda: _computed_folders(project))
-    if folders is None:
-        return True
-    folder = os.path.dirname(path)  # noqa: PTH120
-    if any(f"{folder}{os.sep}".endswith(f"{os.sep}{one}{os.sep}") for one in folders):
-        return True
-    package = project.file(os.path.join(folder, "__init__.py"))  # noqa: PTH118
-    return package is not None and _LISTS_FILES.search(package.source.text) is not None
-
-
-def _computed_folders(project: Project) -> frozenset[str] | None:
-    """The folders that files are imported from by a computed name, as the beginning of that says; None where it may be any."""
-    project.touch_tree()
-    mentions = project.mentions
-    if any(mentions.naming(word) for word in _ANYTHING):
-        return None
-    if any(mentions.matches(path, _EXECUTES) for path in mentions.naming("exec")):
-        return None
-    folders: set[str] = set()
-    for path in {path for word in _COMPUTED for path in mentions.naming(word)}:
-        file = None if path.endswith(".ipynb") else project.file(path)
-        if file is None:
-            return None
-        for call in of_kind(file.tree, ast.Call):
-            if called_name(call) not in _COMPUTED:
-                continue
-            begin = beginning(_bound(file, call.args[0])) if call.args else ""
-            package = begin.strip(".") if begin.endswith(".") else begin.lstrip(".").rpartition(".")[0]
-            if not package:
-                return None
-            folders.add(package.replace(".", os.sep))
-    return frozenset(folders)
-
-
-def _bound(file: IndexedFile, name: ast.expr) -> ast.expr:
-    """What a variable is bound to, where a file binds it to the same each time."""
-    if not isinstance(name, ast.Name) or any(part.arg == name.id for part in of_kind(file.tree, ast.arg)):
-        return name
-    stores = [
-        part for part in of_kind(file.tree, ast.Name) if part.id == name.id and not isinstance(part.ctx, ast.Load)
-    ]
-    values = [part.value for part in of_kind(file.tree, ast.Assign) for one in part.targets if one in stores]
-    texts = {ast.unparse(value) for value in values}
-    return values[0] if len(texts) == 1 and len(values) == len(stores) else name
-
-
-def beginning(name: ast.expr) -> str:
-    """What a text begins with, as far as it is written."""
-    match name:
-        case ast.Constant(value=str() as text):
-            return text
-        case ast.JoinedStr(values=[first, *_]) | ast.BinOp(left=first, op=ast.Add() | ast.Mod()):
-            return beginning(first).partition("%")[0]
-        case ast.Call(func=ast.Attribute(value=first, attr="format")):
-            return beginning(first).partition("{")[0]
-        case ast.Call(
-            func=ast.Attribute(value=ast.Constant(value=str() as between), attr="join"),
-            args=[ast.List(elts=[first, _, *_]) | ast.Tuple(elts=[first, _, *_])],
-        ):
-            begin = beginning(first)
-            return begin + between if isinstance(first, ast.Constant) else begin
-    return ""
 
 
 def _is_beside_what_is_used(project: Project, path: str) -> bool:
