@@ -54,6 +54,7 @@ def codes(text: str, *wanted: str) -> list[str]:
         "return [t for t in (x, x + 1) if t.sum() > 0]",
         "y = sum(t * 2 for t in (x, x + 1))\nif y.sum() > 0:\n    x = x + y\nreturn x",
         "y = sum([x, x.abs()], 0.0)\nif y.any():\n    x = x + y\nreturn x",
+        "parts = []\nfor i in range(3):\n    parts.append(x[i])\nif parts[k].sum() > 0:\n    return x\nreturn -x",
     ],
 )
 def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
@@ -81,6 +82,7 @@ def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
         "if x.type() == 'torch.FloatTensor':\n    x = x.abs()\nreturn x",
         "if sum(t.numel() for t in (x, x + 1)) > sum(x.shape):\n    x = x.abs()\nreturn x",
         "if sum([[x], [x]], []):\n    x = x.abs()\nreturn x",
+        "parts = []\nfor i in range(3):\n    parts.append(x[i])\nif parts[k, :] > 0:\n    return x\nreturn -x",
     ],
 )
 def test_a_branch_on_what_tracing_knows_is_clean(forward: str) -> None:

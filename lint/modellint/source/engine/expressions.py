@@ -532,6 +532,9 @@ class Evaluator(ABC):
         if isinstance(receiver, Container):
             if receiver.kind == "dict":
                 return self._dict_item(receiver, index)
+            if receiver.kind in ("list", "tuple") and isinstance(index, Container):
+                # Python takes no tuple or list for the place of an item.
+                return UNKNOWN
             if receiver.exact and isinstance(index, Const) and isinstance(index.value, int):
                 if -len(receiver.items) <= index.value < len(receiver.items):
                     return receiver.items[index.value]
