@@ -17,13 +17,15 @@ import argparse
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
+
+from modellint.results.sweep_row import SweepRow
+from modellint.sweep import ledger
 
 WANTED = 0.85
 LIBRARIES = ("timm", "transformers", "torchvision", "diffusers")
@@ -52,43 +54,36 @@ def kept(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
-def judgements(database: Path) -> list[dict[str, Any]]:
+def judgements(results: Path) -> list[dict[str, Any]]:
     """What came of each model of a sweep whose export ended, or that does not run."""
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    connection.row_factory = sqlite3.Row
-    by_name: dict[str, list[sqlite3.Row]] = {}
-    for row in connection.execute("SELECT * FROM rows ORDER BY rowid"):
-        by_name.setdefault(row["name"], []).append(row)
+    by_name: dict[str, list[SweepRow]] = {}
+    for row in ledger.read(results):
+        by_name.setdefault(row.name, []).append(row)
     judged = []
     for name, rows in by_name.items():
-        exports = [row for row in rows if row["action"] == "export"]
+        exports = [row for row in rows if row.action == "export"]
         if not exports:
             continue
         export = exports[-1]
-        plain = {
-            row["route"]: "converts" if row["status"] == "converts" else _reason(row)
-            for row in rows
-            if row["action"] == "check" and row["route"]
-        }
-        found = {"verdict": export["status"], "route": export["route"], "seconds": round(export["seconds"] or 0)}
-        if export["error"] is not None:
-            found["error"] = float(f"{export['error']:.2g}")
-        if export["status"] not in AGREES:
+        checks = [row for row in rows if row.action == "check" and row.route]
+        plain = {row.route: "converts" if row.status == "converts" else _reason(row) for row in checks}
+        found = {"verdict": export.status, "route": export.route, "seconds": round(export.seconds)}
+        if export.error is not None:
+            found["error"] = float(f"{export.error:.2g}")
+        if export.status not in AGREES:
             found["reason"] = _reason(export)
         judged.append({"name": name, "plain": plain, "export": found})
     return judged
 
 
-def _reason(row: sqlite3.Row) -> str:
+def _reason(row: SweepRow) -> str:
     """Why a row is no success, with the line of the first blocker: a path below the folder that packages are installed in."""
-    reason: str = row["reason"]
-    for *_, place, _, _, _ in json.loads(row["blockers"])[:1]:
-        if place:
-            file, (line, *_) = place
-            parts = PurePath(file).parts
-            below = parts[parts.index("site-packages") + 1 :] if "site-packages" in parts else parts[-2:]
-            reason = f"{'/'.join(below)}:{line}: {reason}"
-    return reason[:400]
+    place = row.blockers[0].place if row.blockers else None
+    if place is None:
+        return row.reason[:400]
+    parts = PurePath(place.path).parts
+    below = parts[parts.index("site-packages") + 1 :] if "site-packages" in parts else parts[-2:]
+    return f"{'/'.join(below)}:{place.span.row}: {row.reason}"[:400]
 
 
 def keep(databases: Sequence[Path]) -> int:
