@@ -250,6 +250,7 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "y = x.max(dim=-1).values\nfor i in range(y.shape[0]):\n    x = x + i\nreturn x",
         "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
         "for i, t in zip(range(x.size(1)), x.abs()):\n    x = x + i\nreturn x",
+        "return torch.stack([torch.stack([t, t]) for t in x.abs()])",
     ],
 )
 def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
@@ -260,6 +261,8 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
     "forward",
     [
         "for i in range(self.k):\n    x = x + i\nreturn x.abs()",
+        "return torch.stack([torch.stack(row, dim=0) for row in x], dim=0).abs()",
+        "parts = []\nfor row in x:\n    parts.append(torch.cat(row))\nreturn parts[0].abs()",
         "for layer in self.layers:\n    x = layer(x)\nreturn x",
         "for i in range(x.dim()):\n    x = x + i\nreturn x",
         "for i in range(len(x.shape)):\n    x = x + i\nreturn x",

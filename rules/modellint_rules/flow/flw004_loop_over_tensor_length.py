@@ -114,6 +114,7 @@ class LoopOverTensorLength(Rule):
                     continue
                 if (
                     _is_a_list(turns)
+                    or _goes_through_lists(turns)
                     or _makes_empty_lists(turns)
                     or _is_kept(code, readings)
                     or _is_given_as_a_list(code, turns)
@@ -167,6 +168,32 @@ def _is_a_list(turns: Loop) -> bool:
         ):
             return target == source
     return False
+
+
+def _goes_through_lists(turns: Loop) -> bool:
+    """Whether each part is joined as a list of tensors, which a tensor is not: `[torch.stack(row) for row in rows]`."""
+    match turns.statement:
+        case ast.For(target=ast.Name(id=name), iter=iterated) if iterated is turns.node:
+            return _joins_parts_of(turns.statement, name)
+    loops = (part for part in walk(turns.statement) if isinstance(part, (ast.ListComp, ast.GeneratorExp)))
+    for part in loops:
+        generator = part.generators[0]
+        if generator.iter is turns.node and isinstance(generator.target, ast.Name):
+            return _joins_parts_of(part.elt, generator.target.id)
+    return False
+
+
+def _joins_parts_of(node: ast.AST, name: str) -> bool:
+    for call in of_kind(node, ast.Call):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr=function), args=[ast.Name(id=given), *_]):
+                if given == name and function in _JOINS:
+                    return True
+    return False
+
+
+_JOINS = frozenset({"stack", "cat", "concat", "concatenate", "hstack", "vstack", "dstack", "column_stack"})
+"""What takes a list or tuple of tensors, and no tensor."""
 
 
 def _makes_empty_lists(turns: Loop) -> bool:
