@@ -133,6 +133,8 @@ class Trigger:
     """Something is assigned to an item, `x[i] = v`, by the look of the text."""
     DIVIDES_BY_ONE = "<by one>"
     """A rounded quotient or a remainder may be taken by the number one, by the look of the text."""
+    INVERTS = "<number over>"
+    """A number may be divided by something that is no number, by the look of the text."""
     LOCAL_DROPOUT = "<dropout in passing>"
     """A dropout layer is called where it is built, or bound to a variable, by the look of the text."""
     NO_FORWARD = "<no forward>"
@@ -142,7 +144,7 @@ class Trigger:
 _AMONG_WORDS = frozenset(
     {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
     | {Trigger.ITEM_WRITE, Trigger.LOCAL_DROPOUT, Trigger.NO_FORWARD, Trigger.INTEGER_SLOPE}
-    | {Trigger.ARANGE_OF_FLOATS, Trigger.OVERRIDES_MODE, Trigger.DIVIDES_BY_ONE}
+    | {Trigger.ARANGE_OF_FLOATS, Trigger.OVERRIDES_MODE, Trigger.DIVIDES_BY_ONE, Trigger.INVERTS}
 )
 """Those that may stand in a set with words, any of which will do."""
 

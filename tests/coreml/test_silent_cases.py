@@ -129,6 +129,7 @@ def attended(x: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+SMALL = torch.tensor([0.01, 0.5])
 CASES: dict[str, Case] = {
     # Writes that a trace loses.
     "a part that is read again": Case(part_read_again, (X,), "MUT001"),
@@ -157,6 +158,10 @@ CASES: dict[str, Case] = {
     "atan2 on an axis": Case(torch.atan2, (torch.tensor([0.0, 1.0]), torch.tensor([-1.0, 0.0])), "OPS012"),
     "log1p of small numbers": Case(torch.log1p, (X.abs() * 1e-6,)),
     "expm1 of small numbers": Case(torch.expm1, (X * 1e-6,)),
+    "one over a small number": Case(lambda x: 1 / x, (SMALL,), "OPS012", fault="reciprocal"),
+    "one over a small number by torch.export": Case(lambda x: 1 / x, (SMALL,), "OPS012", "export", "reciprocal"),
+    "a number over a small number": Case(lambda x: 0.3 / x, (SMALL,), "OPS012", fault="reciprocal"),
+    "a reciprocal": Case(torch.reciprocal, (SMALL,), "OPS012", fault="reciprocal"),
     "any of floats": Case(lambda x: x.any(1), (torch.tensor([[0.3, 0.0], [0.0, 0.0]]),), "OPS012"),
     "all of integers": Case(lambda x: x.all(1), (INTS,)),
     "clamp with crossed bounds": Case(lambda x, y: torch.clamp(x, y + 1, y), (X, X.flip(0))),

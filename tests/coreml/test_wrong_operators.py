@@ -128,3 +128,18 @@ def test_what_is_called_wrong_is(form: str) -> None:
     assert all(finding.severity is Severity.ERROR for finding in findings)
     wrong = {route for finding in findings for route in RULES["OPS012"].silent_by(finding)}
     assert wrong == {route for route in ("trace", "export") if verified(model, x, frontend=route).verdict == "differs"}
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_a_number_over_a_tensor_is_divided_right_where_a_call_divides(route: str) -> None:
+    x = torch.tensor([[0.01, 0.5]])
+    model = Computed(lambda x: torch.div(0.3, x)).eval()
+    assert told(model, x) == []
+    assert verified(model, x, frontend=route).verdict == "agrees"
+
+
+def test_what_one_is_added_to_may_be_inverted() -> None:
+    x = torch.tensor([[0.01, 0.5]])
+    assert told(Computed(lambda x: 1 / (1 + x.exp())).eval(), x) == []
+    (finding,) = told(Computed(lambda x: 1 / (x.exp() - 1)).eval(), x)
+    assert finding.severity is Severity.WARNING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -447,6 +448,33 @@ def test_a_function_is_shown_with_its_whole_name() -> None:
 def test_slices_of_truth_values_are_assigned_to(body: str, severities: list[str]) -> None:
     text = "import einops\n" + net(body, extra="\n\ndef border(m, width):\n    m[:, :width] = False\n")
     assert [d.severity.label for d in modellint.check_source(text).diagnostics if d.code == "OPS002"] == severities
+
+
+@pytest.mark.parametrize(
+    ("made", "first"),
+    [
+        ("torch.ones_like(x, dtype=torch.bool)", 16),
+        ("torch.ones_like(x, dtype=torch.bool).reshape(-1, 4)", 16),
+        ("torch.zeros_like(x, dtype=torch.bool)", 18),
+        ("torch.full_like(x, True, dtype=torch.bool)", 18),
+    ],
+)
+def test_the_first_target_for_which_truth_values_are_assigned(tmp_path: Path, made: str, first: int) -> None:
+    (tmp_path / "net.py").write_text(net(f"m = {made}\nm[:, :2] = False\nreturn torch.where(m, x, -x)"))
+    for target in (15, 16, 17, 18):
+        arguments = [
+            "check",
+            "--output-format",
+            "json",
+            "--isolated",
+            "--no-cache",
+            "--select",
+            "OPS002",
+            str(tmp_path),
+        ]
+        arguments += ["--deployment-target", f"iOS{target}"]
+        found = json.loads(CliRunner().invoke(cli, arguments).stdout)
+        assert [f"before iOS {first}:" in one["message"] for one in found] == [True] * (target < first)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from nets import fixed, net, said
 
 import modellint
+from modellint.cli import cli
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +92,48 @@ def test_a_rounded_quotient_by_one(body: str, after: str) -> None:
 )
 def test_other_quotients(body: str) -> None:
     assert said(net(body, "self.n = n"), "OPS012") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return x * (1.0 / x.abs())", "return x * torch.div(1.0, x.abs())"),
+        ("return (1 / (x + 1e-6))", "return torch.div(1, x + 1e-6)"),
+        ("return (\n    2 / x\n)", "return torch.div(2, x)"),
+        ("return F.relu(0.5 / self.fc(x)) + 1", "return F.relu(torch.div(0.5, self.fc(x))) + 1"),
+        ("return x[(1 / x).argmax()]", "return x[torch.div(1, x).argmax()]"),
+    ],
+)
+def test_a_number_over_a_tensor(body: str, after: str) -> None:
+    text = net(body, "self.fc = nn.Linear(4, 4)")
+    assert len(said(text, "OPS012")) == 1
+    assert after in fixed(text, "OPS012")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x / 2",
+        "return x / x.abs()",
+        "return 1 / (1 + x.exp())",
+        "return 1 / (x.square() + 1.0)",
+        "return x * (1 / x.shape[-1])",
+        "return x * (1 / self.n)",
+        "return x * (1 / self.scale)",
+        "return torch.div(1, x)",
+        "y = 1 / x\nreturn x if self.training else x * 2",
+        "if self.training:\n    x = 1 / x\nreturn x",
+    ],
+)
+def test_other_divisions(body: str) -> None:
+    init = "self.n = n\nself.scale = nn.Parameter(torch.ones(4))"
+    assert [one for one in said(net(body, init), "OPS012") if not one.startswith("I")] == []
+
+
+def test_a_fix_needs_the_name_of_torch() -> None:
+    text = net("return 1 / x").replace("import torch\n", "")
+    assert len(said(text, "OPS012")) == 1
+    assert "return 1 / x" in fixed(text, "OPS012")
 
 
 @pytest.mark.parametrize(
@@ -309,6 +354,24 @@ def test_autograd_function_of_an_extension_that_the_file_compiles(bound: str, is
         if one.code == "OPS009"
     )
     assert ("calls `ext.run`" in finding.message) is is_opaque
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_opaque"),
+    [
+        ("ext = None\n\n\ndef compiled():\n    global ext\n    ext = load('ext', sources=['a.cpp'])\n", True),
+        ("ext = load('ext', sources=['a.cpp'])\n", True),
+        ("ext = print\n", False),
+        ("class ext:\n    run = abs\n", False),
+    ],
+)
+def test_autograd_function_that_imports_an_extension_as_it_runs(tmp_path: Path, bound: str, is_opaque: bool) -> None:
+    (tmp_path / "parts.py").write_text("from torch.utils.cpp_extension import load\n\n" + bound)
+    head = COMPILED.format("from parts import ext\n\n        return ext.run(x)")
+    (tmp_path / "net.py").write_text(net("return Ours.apply(x)", head=head))
+    arguments = ["check", "--output-format", "json", "--isolated", "--no-cache", "--select", "OPS009", str(tmp_path)]
+    (finding,) = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    assert ("calls `ext.run`" in finding["message"]) is is_opaque
 
 
 # OPS010

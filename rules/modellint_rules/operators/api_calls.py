@@ -189,21 +189,64 @@ def rounded_by_one_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, ast.AST |
             yield node, parent, all(reading.aside or reading.unusual for reading in readings)
 
 
+def inverted_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, bool]]:
+    """Every number of Python that is divided by what ``forward`` computes from its inputs, once in a line; whether by no default path.
+
+    Not where one or more is added to what it is divided by, which half precision cannot tell from what is added in a conversion.
+    """
+    if not code.in_forward or re.search(_LOSS, code.name or ""):
+        return
+    reported: set[int] = set()
+    for readings in code.operations:
+        node, function = readings[0].node, readings[0].function
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno in reported:
+            continue
+        if function is None or not all(map(_inverts, readings)) or not _is_run(code, readings):
+            continue
+        # A capture keeps nothing of what nobody reads.
+        if _is_one_or_more(node.right) or code.handed_on(node, function) == []:
+            continue
+        if code.ends_in_python(node, function) or code.is_for_loss_only(node, function):
+            continue
+        reported.add(node.lineno)
+        yield node, all(reading.aside or reading.unusual for reading in readings)
+
+
+def _inverts(operation: Operation) -> bool:
+    left, right = (alternatives(operand) for operand in operation.operands)
+    return all(isinstance(part, Const) and type(part.value) in (int, float) for part in left) and all(
+        map(_is_given, right)
+    )
+
+
+def _is_one_or_more(divisor: ast.expr) -> bool:
+    match divisor:
+        case (
+            ast.BinOp(op=ast.Add(), left=ast.Constant(value=number), right=_)
+            | ast.BinOp(op=ast.Add(), left=_, right=ast.Constant(value=number))
+        ):
+            return isinstance(number, (int, float)) and number >= 1
+    return False
+
+
 _TO_INTEGERS = frozenset({"argmax", "argmin", "byte", "char", "int", "long", "randint", "short"})
 
 
 def _by_one(operation: Operation) -> bool:
     """Whether a tensor that is computed from what `forward` is given is divided by the number one: of integers nobody asks that."""
     left, right = (alternatives(operand) for operand in operation.operands)
-    given = all(
-        isinstance(part, Tensor)
-        and part.origin != "unseen"
-        and part.batch is not None
-        and part.made_by not in _TO_INTEGERS
-        for part in left
-    )
-    return given and all(
+    return all(map(_is_given, left)) and all(
         isinstance(part, Const) and type(part.value) in (int, float) and part.value == 1 for part in right
+    )
+
+
+def _is_given(value: Value) -> bool:
+    """Whether a value is a tensor of floats, as far as it is known, that is computed from what `forward` is given."""
+    return (
+        isinstance(value, Tensor)
+        and value.origin != "unseen"
+        and value.batch is not None
+        and value.made_by not in _TO_INTEGERS
     )
 
 

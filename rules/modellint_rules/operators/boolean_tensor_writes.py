@@ -6,26 +6,28 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Container, Drawn, Number, Tensor, alternatives, is_mask
+from modellint.authoring import Const, Container, Drawn, Number, Tensor, alternatives, called_name, is_mask
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Value, Write
 
-CONVERTS_FROM = 18
+_CONVERTS_FROM = 18
 """The first iOS for which truths are assigned, by ``slice_update``."""
+_ONES_CONVERT_FROM = 16
+"""The same of `torch.ones_like(x, dtype=torch.bool)`, which coremltools makes of floats from then on."""
 
 
-def truth_writes(code: Code) -> Iterator[tuple[Write, bool, bool]]:
+def truth_writes(code: Code) -> Iterator[tuple[Write, int, bool, bool]]:
     """An assignment to slices or places of each variable of `forward` that certainly holds truth values.
 
-    With whether it converts from `torch.export` all the same, and whether only training or a flag gets there. Measured with
-    coremltools 9.0, for targets before iOS 18: a trace is refused whatever is assigned to; an export is refused where a slice
-    with a bound of a tensor that depends on the input is assigned to, and converts a constant, the whole (`m[:] = True`) or,
-    with core ATen decompositions, a place.
+    With the first iOS for which it converts, whether it converts from `torch.export` all the same, and whether only training or a flag
+    gets there. Measured with coremltools 9.0, for targets before iOS 18: a trace is refused whatever is assigned to; an export is
+    refused where a slice with a bound of a tensor that depends on the input is assigned to, and converts a constant, the whole
+    (`m[:] = True`) or, with core ATen decompositions, a place. What `torch.ones_like` makes converts by both routes from iOS 16 on.
     """
-    if code.is_never_exported or code.destination.ios >= CONVERTS_FROM:
+    if code.is_never_exported or code.destination.ios >= _CONVERTS_FROM:
         return
-    worst: dict[tuple[ast.AST | None, str], tuple[Write, bool, bool]] = {}
+    worst: dict[tuple[ast.AST | None, str], tuple[Write, int, bool, bool]] = {}
     for readings in code.writes:
         write = readings[0]
         place = write.node
@@ -36,6 +38,9 @@ def truth_writes(code: Code) -> Iterator[tuple[Write, bool, bool]]:
             continue
         if code.is_for_capture_only(write.node, write.function):
             continue
+        first = _ONES_CONVERT_FROM if all(map(_is_made_of_ones, captured)) else _CONVERTS_FROM
+        if code.destination.ios >= first:
+            continue
         variable = write.function, ast.unparse(place.value)
         parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
         bounded = any(
@@ -44,14 +49,19 @@ def truth_writes(code: Code) -> Iterator[tuple[Write, bool, bool]]:
         )
         data = all(any(map(_is_data, alternatives(reading.target))) for reading in captured)
         converts = not (bounded and data)
-        if variable not in worst or (worst[variable][1] and not converts):
-            worst[variable] = write, converts, all(reading.training or reading.unusual for reading in captured)
+        if variable not in worst or (worst[variable][2] and not converts):
+            worst[variable] = write, first, converts, all(reading.training or reading.unusual for reading in captured)
     yield from worst.values()
 
 
 def _is_of_truths(write: Write) -> bool:
     parts = alternatives(write.target)
     return all(isinstance(part, Tensor) and not part.registered and _holds_truths(part) for part in parts)
+
+
+def _is_made_of_ones(write: Write) -> bool:
+    nodes = [part.root.node for part in alternatives(write.target) if isinstance(part, Tensor)]
+    return bool(nodes) and all(isinstance(node, ast.Call) and called_name(node) == "ones_like" for node in nodes)
 
 
 def _holds_truths(tensor: Tensor) -> bool:

@@ -169,15 +169,15 @@ class OpRefused(Rule):
 
     def _written(self, code: Code) -> Iterator[Diagnostic]:
         """Assignments to parts of tensors of truth values."""
-        from modellint_rules.operators.boolean_tensor_writes import CONVERTS_FROM, truth_writes
+        from modellint_rules.operators.boolean_tensor_writes import truth_writes
 
-        for write, exported, aside in truth_writes(code):
+        for write, first, exported, aside in truth_writes(code):
             severity = Severity.WARNING if exported else Severity.ERROR
             yield code.finding(
                 self,
                 write.statement,
                 f"An assignment to a part of a tensor of truth values does not convert{' from `torch.jit.trace`' * exported} "
-                f"for targets before iOS {CONVERTS_FROM}: coremltools assigns to numbers only",
+                f"for targets before iOS {first}: coremltools assigns to numbers only",
                 severity=Severity.INFO if aside else severity,
                 statement=write.statement,
                 advice="Write `torch.where`, or make a tensor of integers and compare it afterwards",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
+from modellint.authoring import Applicability, Diagnostic, Fix, Imported, Rule, Severity, Trigger, coreml
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -18,12 +18,13 @@ class WrongConversion(Rule):
     ## What it does
     Asks every operator of the run whether its operands, their types and their sizes are among those whose conversion was measured to be
     wrong: `x % 1`, a pooling in ceil mode whose last windows are cut off, `antialias=True`, a variance without `dim`, running
-    statistics of an instance norm, a triangle of infinity, powers of 2, a map resized by 1.7, the mean of integers, and others of
-    coremltools' known faults. In source it finds what literals show: `x % 1` and `x // 1` of floats, and `nn.InstanceNorm2d(…,
-    track_running_stats=True)`.
+    statistics of an instance norm, a triangle of infinity, powers of 2, a map resized by 1.7, the mean of integers, `1 / x`, and
+    others of coremltools' known faults. In source it finds what literals show: `x % 1` and `x // 1` of floats, a number that is
+    divided by a tensor (`1 / x`), and `nn.InstanceNorm2d(…, track_running_stats=True)`.
 
     ## Why
-    The conversion succeeds, and the package computes something else: `x % 1` gives zeros. Each is shown with a program, and with what
+    The conversion succeeds, and the package computes something else: `x % 1` gives zeros, and `1 / x` gives `1 / (x + 1e-4)`, which is
+    a hundredth off where `x` is 0.01. Each is shown with a program, and with what
     comes out beside each version of coremltools, in the list of its known faults. Where a version converts it right, there is no
     finding.
 
@@ -61,14 +62,16 @@ class WrongConversion(Rule):
 
     ## Fix safety
     The fix of `x % 1` is safe: what it writes gives the same numbers. That of `x // 1` is unsafe: of infinity a rounded quotient is
-    not a number, and `x.floor()` is infinity. Other uses have none: `modellint export` puts other operators in their place, and says
+    not a number, and `x.floor()` is infinity. So is that of `1 / x`: PyTorch divides there in two steps, and rounds otherwise. Other uses
+    have none: `modellint export` puts other operators in their place, and says
     which.
 
     ## Known limits
     It knows the uses that can be told by types, sizes and numbers that are written down. What depends on the values, such as a
-    logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`atan2`, `nn.RMSNorm`, `any` of floats), it
-    is a warning, and so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is information. In
-    source it finds what is computed from the arguments of `forward` alone.
+    logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`1 / x`, `atan2`, `nn.RMSNorm`, `any` of
+    floats), it is a warning, and so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is
+    information. In source it finds what is computed from the arguments of `forward` alone. It says nothing of `1 / (1 + x)`: half
+    precision is coarser than 1e-4 of one.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2836>
@@ -82,13 +85,18 @@ class WrongConversion(Rule):
     only_inference = True
     silent = ("trace", "export")
     live_needs = "run"
-    needs = ("forward", frozenset({Trigger.DIVIDES_BY_ONE, "track_running_stats"}))
+    needs = ("forward", frozenset({Trigger.DIVIDES_BY_ONE, Trigger.INVERTS, "track_running_stats"}))
     only_modules = True
-    fixable = "`x - x.floor()`"
+    fixable = "`x - x.floor()`, `torch.div(1, x)`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
-        """Look for floats that are divided by one and rounded, and for layers with running statistics that are not read."""
-        from modellint_rules.operators.api_calls import calls_in_forward, found_at, rounded_by_one_in_forward
+        """Look for floats divided by one and rounded, numbers over tensors, and layers with running statistics that are not read."""
+        from modellint_rules.operators.api_calls import (
+            calls_in_forward,
+            found_at,
+            inverted_in_forward,
+            rounded_by_one_in_forward,
+        )
         from modellint_rules.operators.refusals.lookup import wrong_by_coremltools
 
         version = code.destination.coremltools
@@ -103,6 +111,17 @@ class WrongConversion(Rule):
                     fix=_fix(code, node, parent),
                     advice="Write `x - x.floor()`" if is_remainder else "Write `x.floor()`",
                     operator="aten::remainder" if is_remainder else "aten::floor_divide",
+                )
+        if coreml.has_fault(_OF_INVERSE, version):
+            for node, aside in inverted_in_forward(code):
+                yield code.finding(
+                    self,
+                    node,
+                    _INVERSE,
+                    severity=Severity.INFO if aside else Severity.WARNING,
+                    fix=_division(code, node),
+                    advice=f"Write `torch.div({ast.unparse(node.left)}, …)`",
+                    operator="aten::reciprocal",
                 )
         if not coreml.has_fault(_OF_STATISTICS, version):
             return
@@ -137,10 +156,20 @@ class WrongConversion(Rule):
 
 
 _OF_ONE = "quotient-of-one"
+_OF_INVERSE = "reciprocal"
+_INVERSE = "a number over a tensor converts to that over the tensor plus 1e-4: far off where the tensor is small"
 _OF_STATISTICS = "instance-norm-running-statistics"
 _REMAINDER = "`x % 1` of floats converts to zeros: coremltools leaves the rounding of a quotient by one out"
 _QUOTIENT = "`x // 1` of floats converts to `x`, unless it is an output: coremltools takes it for no operation"
 _ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
+
+
+def _division(code: Code, node: ast.BinOp) -> Fix | None:
+    if not any(isinstance(bound, Imported) for bound in code.file.names.get("torch", ())):
+        return None
+    call = f"torch.div({code.rewriter.of(node.left)}, {code.rewriter.of(node.right)})"
+    edit = code.rewriter.replace_with_call(node, call)
+    return Fix("Divide by a call; outputs change in their last digit", (edit,), Applicability.UNSAFE)
 
 
 def _fix(code: Code, node: ast.BinOp, parent: ast.AST | None) -> Fix | None:

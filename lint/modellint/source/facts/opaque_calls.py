@@ -34,8 +34,10 @@ def _opaque(project: Project, file: IndexedFile, function: ast.AST, seen: set[as
         dotted = dotted_name(call.func.value if isinstance(call.func, ast.Subscript) else call.func)
         if dotted is None:
             continue
-        bound = file.names.get(dotted.partition(".")[0], ())
-        if any(_is_loaded(project, file, part) for part in bound):
+        first = dotted.partition(".")[0]
+        bound = file.names.get(first, ())
+        here = any(_is_loaded(project, file, part) for part in bound)
+        if here or _is_extension_elsewhere(project, file, function, first):
             yield dotted
         elif dotted in file.functions or any(isinstance(part, Imported) for part in bound):
             match project.resolve(file, dotted):
@@ -50,6 +52,22 @@ def _opaque(project: Project, file: IndexedFile, function: ast.AST, seen: set[as
                         yield dotted
                 case _:
                     pass
+
+
+def _is_extension_elsewhere(project: Project, file: IndexedFile, function: ast.AST, name: str) -> bool:
+    """Whether a function imports a name that another file binds to an extension, which it compiles at once or when it is asked for."""
+    for statement in of_kind(function, ast.ImportFrom):
+        for alias in statement.names:
+            if (alias.asname or alias.name) != name:
+                continue
+            path = project.find(statement.module or "", statement.level, file.path)
+            other = project.file(path) if path is not None else None
+            bindings = other.names.get(alias.name, ()) if other is not None else ()
+            if other is None or not bindings:
+                return False
+            # It is None until a function there compiles it.
+            return all(isinstance(part, ast.Constant) or _is_loaded(project, other, part) for part in bindings)
+    return False
 
 
 _LOADERS = frozenset(f"torch.utils.cpp_extension.{name}" for name in ("load", "load_inline"))

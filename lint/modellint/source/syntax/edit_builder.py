@@ -35,6 +35,12 @@ def _comments(text: str) -> Iterator[str]:
         yield text[start:end].rstrip()
 
 
+_OPENING = re.compile(r"(?:[-+*/%@=,(\[{:<>&|^~]\s*|\breturn\s+)(\(\s*)\Z")
+"""A bracket that is no call's or subscript's, as neither a name nor another bracket ends before it."""
+_CLOSING = re.compile(r"\s*\)")
+_NEAR = 80
+
+
 class Rewriter:
     """Places and names in one file."""
 
@@ -159,6 +165,14 @@ class Rewriter:
     def replace(self, node: ast.expr, content: str) -> Edit:
         """Put text in the place of a node."""
         return self.source.replace(self.start(node), self.end(node), content)
+
+    def replace_with_call(self, node: ast.expr, call: str) -> Edit:
+        """Put a call in the place of an expression, and of brackets that it alone stands in, as a call needs none."""
+        start, end = self.start(node), self.end(node)
+        before, behind = _OPENING.search(self.text[max(0, start - _NEAR) : start]), _CLOSING.match(self.text, end)
+        if before is not None and behind is not None:
+            start, end = start - len(before[1]), behind.end()
+        return self.source.replace(start, end, call)
 
     def before_statement(self, node: ast.stmt, content: str) -> Edit:
         """Put a statement before another, on a line of its own where that one begins a line."""

@@ -56,6 +56,15 @@ class Data:
         }
         self.made_infinite = Reach(run, lambda fact: fact.tensor in filled, _changes)
 
+        self.ones_or_more = {
+            fact.tensor
+            for each in run.operators
+            if each.name == "aten::add"
+            and any(isinstance(value, (int, float)) and value >= 1 for value in each.arguments)
+            for fact in each.outputs
+        }
+        """What one or more was added to, so that half precision cannot tell it from what a conversion adds."""
+
     def is_within(self, fact: TensorFact) -> bool:
         """Whether a tensor is read, and is no output itself."""
         return fact.tensor in self._read and fact.tensor not in self._returned
@@ -279,6 +288,14 @@ def _angle(operator: Operator, data: Data) -> Fault | None:
     return Fault("atan2-half-turn", what, operator.name, severity=Severity.WARNING)
 
 
+def _inverted(operator: Operator, data: Data) -> Fault | None:
+    x = operator.arguments[0]
+    if not _is_float(x) or x.tensor in data.ones_or_more:
+        return None
+    what = "1e-4 is added to what is inverted: far off where that is small"
+    return Fault("reciprocal", what, operator.name, severity=Severity.WARNING)
+
+
 def _logcumsumexp(operator: Operator, data: Data) -> Fault | None:
     what = "the exponentials are added as they are: infinite from 88 on, from 11 in half precision"
     return Fault("logcumsumexp", what, operator.name, severity=Severity.WARNING)
@@ -315,6 +332,7 @@ _OF_OPERATORS: dict[str, Callable[[Operator, Data], Fault | None]] = {
     "aten::flip": _flipped,
     "aten::masked_fill": _masked,
     "aten::atan2": _angle,
+    "aten::reciprocal": _inverted,
     "aten::logcumsumexp": _logcumsumexp,
 }
 
