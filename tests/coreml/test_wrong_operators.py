@@ -40,7 +40,7 @@ KNOWN = {
     ),
     "fraction-filled-in-integers": Severity.ERROR,
     **dict.fromkeys(("rms-norm-epsilon", "rms-norm-zeros", "logcumsumexp", "sum-of-truths"), Severity.WARNING),
-    **dict.fromkeys(("atan2-half-turn", "any-of-floats", "sum-in-integers"), Severity.WARNING),
+    **dict.fromkeys(("atan2-half-turn", "any-of-floats", "all-of-integers", "sum-in-integers"), Severity.WARNING),
 }
 
 

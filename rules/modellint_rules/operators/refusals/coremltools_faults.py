@@ -240,7 +240,11 @@ def _averaged(operator: Operator, data: Data) -> Fault | None:
 
 
 def _asked(operator: Operator, data: Data) -> Fault | None:
-    if not _is_float(operator.arguments[0]):
+    x = operator.arguments[0]
+    if operator.name == "aten::all" and isinstance(x, TensorFact) and "int" in x.dtype:
+        what = "of integers it asks whether the least is zero, so that a negative number hides a zero"
+        return Fault("all-of-integers", what, operator.name, severity=Severity.WARNING)
+    if not _is_float(x):
         return None
     what = "floats are cast to integers before they are looked at, so that 0.3 counts as zero"
     return Fault("any-of-floats", what, operator.name, severity=Severity.WARNING)
