@@ -161,6 +161,8 @@ CASES: dict[str, Case] = {
     "one over a small number": Case(lambda x: 1 / x, (SMALL,), "OPS012", fault="reciprocal"),
     "one over a small number by torch.export": Case(lambda x: 1 / x, (SMALL,), "OPS012", "export", "reciprocal"),
     "a number over a small number": Case(lambda x: 0.3 / x, (SMALL,), "OPS012", fault="reciprocal"),
+    "one over a constant": Case(lambda x: x * (1 / SMALL), (torch.ones(2),), "OPS012", fault="reciprocal"),
+    "frequencies": Case(lambda x: x * (1.0 / 100 ** torch.arange(2.0)), (torch.ones(2),), "OPS012", fault="reciprocal"),
     "a reciprocal": Case(torch.reciprocal, (SMALL,), "OPS012", fault="reciprocal"),
     "any of floats": Case(lambda x: x.any(1), (torch.tensor([[0.3, 0.0], [0.0, 0.0]]),), "OPS012"),
     "all of integers": Case(lambda x: x.all(1), (INTS,)),

@@ -102,10 +102,12 @@ def test_other_quotients(body: str) -> None:
         ("return (\n    2 / x\n)", "return torch.div(2, x)"),
         ("return F.relu(0.5 / self.fc(x)) + 1", "return F.relu(torch.div(0.5, self.fc(x))) + 1"),
         ("return x[(1 / x).argmax()]", "return x[torch.div(1, x).argmax()]"),
+        ("return x * (1 / self.scale)", "return x * torch.div(1, self.scale)"),
+        ("return x * (1.0 / (100 ** torch.arange(4)))", "return x * torch.div(1.0, 100 ** torch.arange(4))"),
     ],
 )
 def test_a_number_over_a_tensor(body: str, after: str) -> None:
-    text = net(body, "self.fc = nn.Linear(4, 4)")
+    text = net(body, "self.fc = nn.Linear(4, 4)\nself.scale = nn.Parameter(torch.ones(4))")
     assert len(said(text, "OPS012")) == 1
     assert after in fixed(text, "OPS012")
 
@@ -119,14 +121,15 @@ def test_a_number_over_a_tensor(body: str, after: str) -> None:
         "return 1 / (x.square() + 1.0)",
         "return x * (1 / x.shape[-1])",
         "return x * (1 / self.n)",
-        "return x * (1 / self.scale)",
+        "return x * (1 / self.made)",
+        "return 2**31 / x",
         "return torch.div(1, x)",
         "y = 1 / x\nreturn x if self.training else x * 2",
         "if self.training:\n    x = 1 / x\nreturn x",
     ],
 )
 def test_other_divisions(body: str) -> None:
-    init = "self.n = n\nself.scale = nn.Parameter(torch.ones(4))"
+    init = "self.n = n\nself.made = 1 / torch.arange(1, n).sum().item()"
     assert [one for one in said(net(body, init), "OPS012") if not one.startswith("I")] == []
 
 

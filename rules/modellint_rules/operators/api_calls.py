@@ -190,9 +190,10 @@ def rounded_by_one_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, ast.AST |
 
 
 def inverted_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, bool]]:
-    """Every number of Python that is divided by what ``forward`` computes from its inputs, once in a line; whether by no default path.
+    """Every number of Python that ``forward`` divides by a tensor, once in a line; whether by no default path.
 
-    Not where one or more is added to what it is divided by, which half precision cannot tell from what is added in a conversion.
+    Not where one or more is added to the tensor, which half precision cannot tell from what is added in a conversion, nor a large number:
+    what that is divided by is large, too.
     """
     if not code.in_forward or re.search(_LOSS, code.name or ""):
         return
@@ -212,11 +213,13 @@ def inverted_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, bool]]:
         yield node, all(reading.aside or reading.unusual for reading in readings)
 
 
+_LARGE = 1000
+
+
 def _inverts(operation: Operation) -> bool:
     left, right = (alternatives(operand) for operand in operation.operands)
-    return all(isinstance(part, Const) and type(part.value) in (int, float) for part in left) and all(
-        map(_is_given, right)
-    )
+    numbers = all(isinstance(part, Const) and part.number is not None and abs(part.number) < _LARGE for part in left)
+    return numbers and all(isinstance(part, Tensor) and part.origin != "unseen" for part in right)
 
 
 def _is_one_or_more(divisor: ast.expr) -> bool:

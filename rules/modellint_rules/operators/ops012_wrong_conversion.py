@@ -70,8 +70,8 @@ class WrongConversion(Rule):
     It knows the uses that can be told by types, sizes and numbers that are written down. What depends on the values, such as a
     logarithm of zero, is `modellint verify`'s. Where the values decide how far off it is (`1 / x`, `atan2`, `nn.RMSNorm`, `any` of
     floats), it is a warning, and so is a variance of more than 64 elements; of more than 2048 half precision cannot tell, and it is
-    information. In source it finds what is computed from the arguments of `forward` alone. It says nothing of `1 / (1 + x)`: half
-    precision is coarser than 1e-4 of one.
+    information. In source it finds what is computed from the arguments of `forward` alone, but `1 / x` of any tensor: coremltools
+    computes the same of constants. It says nothing of `1 / (1 + x)`, as half precision is coarser than 1e-4 of one.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2836>

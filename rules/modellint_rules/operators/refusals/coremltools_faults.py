@@ -90,7 +90,11 @@ def _holds_infinity(tensor: Any) -> bool:
 
 def of_operator(operator: Operator, data: Data) -> Fault | None:
     """What is known to come out wrong of an operator of a run."""
-    known = _OF_OPERATORS.get(operator.name.removesuffix("_"))
+    name = operator.name.removesuffix("_")
+    if name == "aten::reciprocal":
+        # Of constants, too, as the value that coremltools computes of them is the same.
+        return _inverted(operator, data)
+    known = _OF_OPERATORS.get(name)
     operands = operator.arguments
     if known is None or not operator.outputs or not any(fact in data.of_inputs for fact in facts_in(operands)):
         # Of constants coremltools computes the numbers itself.
@@ -294,7 +298,7 @@ def _angle(operator: Operator, data: Data) -> Fault | None:
 
 def _inverted(operator: Operator, data: Data) -> Fault | None:
     x = operator.arguments[0]
-    if not _is_float(x) or x.tensor in data.ones_or_more:
+    if not isinstance(x, TensorFact) or "complex" in x.dtype or x.tensor in data.ones_or_more:
         return None
     what = "1e-4 is added to what is inverted: far off where that is small"
     return Fault("reciprocal", what, operator.name, severity=Severity.WARNING)
@@ -336,7 +340,6 @@ _OF_OPERATORS: dict[str, Callable[[Operator, Data], Fault | None]] = {
     "aten::flip": _flipped,
     "aten::masked_fill": _masked,
     "aten::atan2": _angle,
-    "aten::reciprocal": _inverted,
     "aten::logcumsumexp": _logcumsumexp,
 }
 
