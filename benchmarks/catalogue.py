@@ -5,10 +5,10 @@
     python benchmarks/catalogue.py report [FILE.jsonl or drawn.sqlite ...] [--failures]
 
 The draw takes a share of each library's models by a seed; MODELLINT_DRAW=SEED:SHARE chooses others (default: 1:1.0). Models that
-`coreml_catalogue.jsonl` beside this file has are left out, so that each sweep goes on where the last one ended; MODELLINT_ALL=1 takes
-them too. ``keep`` adds a line for each model that was swept. The table tells of each library how many run, convert with plain
-coremltools, take too long to be exported, and are exported and agree with PyTorch in float32. Ends with 1 where fewer than 0.85 of
-those that run within the time agree.
+`coreml_catalogue.jsonl` beside this file has are left out, but for those that ran out of time, so that each sweep goes on where the
+last one ended; MODELLINT_ALL=1 takes them too. ``keep`` adds a line for each model that was swept. The table tells of each library
+how many run, convert with plain coremltools, take too long to be exported, and are exported and agree with PyTorch in float32. Ends
+with 1 where fewer than 0.85 of those that run within the time agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +44,8 @@ def models() -> Iterator[tuple[str, Callable[[], Any]]]:
         chosen = draw.sample(every, max(1, round(float(share) * len(every))))
         drawn += [(f"{library}.{name}", build) for name, build in chosen]
     draw.shuffle(drawn)
-    judged = set() if os.environ.get("MODELLINT_ALL") else {judgement["name"] for judgement in kept(KEPT)}
+    before = [] if os.environ.get("MODELLINT_ALL") else kept(KEPT)
+    judged = {judgement["name"] for judgement in before if judgement["export"]["verdict"] != "not run"}
     yield from (model for model in drawn if model[0] not in judged)
 
 
@@ -55,7 +55,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def judgements(results: Path) -> list[dict[str, Any]]:
-    """What came of each model of a sweep whose export ended, or that does not run."""
+    """What came of the export of each model of a sweep, with the version of modellint that made it."""
     by_name: dict[str, list[SweepRow]] = {}
     for row in ledger.read(results):
         by_name.setdefault(row.name, []).append(row)
@@ -72,7 +72,7 @@ def judgements(results: Path) -> list[dict[str, Any]]:
             found["error"] = float(f"{export.error:.2g}")
         if export.status not in AGREES:
             found["reason"] = _reason(export)
-        judged.append({"name": name, "plain": plain, "export": found})
+        judged.append({"name": name, "plain": plain, "export": found, "code": export.versions.get("modellint", "")})
     return judged
 
 
@@ -87,25 +87,23 @@ def _reason(row: SweepRow) -> str:
 
 
 def keep(databases: Sequence[Path]) -> int:
-    """Add what came of the models of sweeps to the file beside this one, each with the commit it was judged on."""
-    commit = subprocess.run(
-        ["git", "-C", str(KEPT.parent), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
-    )
-    old = {judgement["name"]: judgement for judgement in kept(KEPT)}
+    """Add what came of the models of sweeps to the file beside this one."""
+    judged = {judgement["name"]: judgement for judgement in kept(KEPT)}
     for database in databases:
-        for judgement in judgements(database):
-            old[judgement["name"]] = {**judgement, "code": commit.stdout.strip()}
-    KEPT.write_text("".join(json.dumps(judgement) + "\n" for judgement in old.values()), "utf-8")
-    print(f"{len(old)} models")
+        judged.update((judgement["name"], judgement) for judgement in judgements(database))
+    KEPT.write_text("".join(json.dumps(judgement) + "\n" for judgement in judged.values()), "utf-8")
+    print(f"{len(judged)} models")
     return 0
 
 
 def report(paths: Sequence[Path], failures: bool) -> int:
     """Print the table; 0 where 0.85 of the models that run agree."""
+    for path in paths:
+        path.stat()
     judged = [judgement for path in paths for judgement in (kept if path.suffix == ".jsonl" else judgements)(path)]
     table: dict[str, Counter[str]] = {library: Counter() for library in LIBRARIES}
     for judgement in sorted(judged, key=lambda judgement: judgement["name"]):
-        counts = table[judgement["name"].partition(".")[0]]
+        counts = table.setdefault(judgement["name"].partition(".")[0], Counter())
         export = judgement["export"]
         counts["listed"] += 1
         if export["verdict"] == "does not run":

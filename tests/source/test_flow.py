@@ -251,6 +251,8 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
         "for i, t in zip(range(x.size(1)), x.abs()):\n    x = x + i\nreturn x",
         "return torch.stack([torch.stack([t, t]) for t in x.abs()])",
+        "return torch.stack([torch.stack([torch.cat(t) for t in (x, x)]) for t in x.abs()])",
+        "y = []\nfor row in x.abs():\n    row = row.split(2, dim=-1)\n    y.append(torch.cat(row))\nreturn y[0]",
     ],
 )
 def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
@@ -261,7 +263,7 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
     "forward",
     [
         "for i in range(self.k):\n    x = x + i\nreturn x.abs()",
-        "return torch.stack([torch.stack(row, dim=0) for row in x], dim=0).abs()",
+        "x = torch.stack([torch.stack(row, dim=0) for row in x], dim=0)\nreturn x * x[:, 0]",
         "parts = []\nfor row in x:\n    parts.append(torch.cat(row))\nreturn parts[0].abs()",
         "for layer in self.layers:\n    x = layer(x)\nreturn x",
         "for i in range(x.dim()):\n    x = x + i\nreturn x",

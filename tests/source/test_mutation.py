@@ -82,6 +82,8 @@ def fixed(text: str, *, unsafe: bool = True) -> str:
         "y = x.clone()\nfor i in (0, 1):\n    w = y.sum()\n    z = y[:, -1:]\n    z[z > 0.9] = 1\n    w = w + y[:, :-1]\nreturn w",
         "y = x.clone()\nz = y[:, -n:]\nz -= 1.0\nif flag:\n    y = y[:, :-n]\nreturn y",
         "y = x.clone()\nz = y[:, -n:]\nz -= 1.0\nw = y.sum()\ny = y[:, :-n]\nreturn y + w",
+        "y = x.clone()\nz = y[:, -n:]\ntry:\n    z -= 1.0\n    y = y[:, :-n]\nexcept ValueError:\n    pass\nreturn y",
+        "y = x.clone()\ndef late():\n    return y\nz = y[:, -n:]\nz -= 1.0\nw = late()\ny = y[:, :-n]\nreturn y + w",
     ],
 )
 def test_a_write_through_a_view_is_found(forward: str) -> None:

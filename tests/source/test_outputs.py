@@ -397,12 +397,15 @@ def test_what_is_resampled_has_one_size_where_it_descends_from_numbers(body: str
         ("return self.up(x.reshape(1, 8, 16, 16)) + self.up(x.reshape(1, 8, 8, 32))", 0),
         ("return self.up(x.reshape(1, 8, 16, 16)) + self.up(x)", 1),
         ("y = self.up(x.reshape(1, 8, 16, 16))\nlayers = [self.up]\nreturn layers[0](y)", 1),
+        ("x = self.up(x.reshape(1, 8, 16, 16))\nfor layer in self.children():\n    x = layer(x)\nreturn x", 1),
+        ("x = self.up(x.reshape(1, 8, 16, 16))\nreturn getattr(self, 'up')(x)", 1),
         ("return x", 1),
     ],
 )
 def test_a_layer_that_resamples_what_has_one_size(body: str, count: int) -> None:
     for layer in ("nn.Upsample(size=(64, 64))", "nn.Sequential(nn.Conv2d(8, 8, 3), nn.Upsample(size=64))"):
         assert len(said(net(body, f"self.up = {layer}"), "SHP006")) == count
+    assert len(said(net(body, f"self.up = {layer}\nself.all = nn.Sequential(self.up)"), "SHP006")) == 1
 
 
 # MOD003

@@ -98,12 +98,15 @@ def test_other_quotients(body: str) -> None:
     ("body", "after"),
     [
         ("return x * (1.0 / x.abs())", "return x * torch.div(1.0, x.abs())"),
-        ("return (1 / (x + 1e-6))", "return torch.div(1, x + 1e-6)"),
-        ("return (\n    2 / x\n)", "return torch.div(2, x)"),
+        ("return (1 / (x.abs() + 1e-6))", "return torch.div(1, x.abs() + 1e-6)"),
+        ("return (\n    2 / x.abs()\n)", "return torch.div(2, x.abs())"),
+        ("return -1 / x.abs() / 3", "return torch.div(-1, x.abs()) / 3"),
+        ("return x.exp().reciprocal()", "x.exp().reciprocal()"),
+        ("return torch.reciprocal(x.abs())", "torch.reciprocal(x.abs())"),
         ("return F.relu(0.5 / self.fc(x)) + 1", "return F.relu(torch.div(0.5, self.fc(x))) + 1"),
-        ("return x[(1 / x).argmax()]", "return x[torch.div(1, x).argmax()]"),
+        ("return x[(1 / x.abs()).argmax()]", "return x[torch.div(1, x.abs()).argmax()]"),
         ("return x * (1 / self.scale)", "return x * torch.div(1, self.scale)"),
-        ("return x * (1.0 / (100 ** torch.arange(4)))", "return x * torch.div(1.0, 100 ** torch.arange(4))"),
+        ("return x * (1.0 / (100 ** torch.arange(4.0)))", "return x * torch.div(1.0, 100 ** torch.arange(4.0))"),
     ],
 )
 def test_a_number_over_a_tensor(body: str, after: str) -> None:
@@ -122,7 +125,11 @@ def test_a_number_over_a_tensor(body: str, after: str) -> None:
         "return x * (1 / x.shape[-1])",
         "return x * (1 / self.n)",
         "return x * (1 / self.made)",
-        "return 2**31 / x",
+        "return 2**31 / x.abs()",
+        "return 0 / x.abs()",
+        "return x * (1 / torch.arange(1, 5))",
+        "return 1 / x.long()",
+        "return F.interpolate(x, scale_factor=1 / k)",
         "return torch.div(1, x)",
         "y = 1 / x\nreturn x if self.training else x * 2",
         "if self.training:\n    x = 1 / x\nreturn x",
@@ -133,10 +140,30 @@ def test_other_divisions(body: str) -> None:
     assert [one for one in said(net(body, init), "OPS012") if not one.startswith("I")] == []
 
 
-def test_a_fix_needs_the_name_of_torch() -> None:
-    text = net("return 1 / x").replace("import torch\n", "")
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "",
+        "import torch as th\n",
+        "from compat import torch\n",
+        "import torch\n\ntorch = torch.nn\n",
+        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n",
+    ],
+)
+def test_a_fix_needs_the_name_of_torch(imported: str) -> None:
+    text = net("return 1 / x.abs()").replace("import torch\n", imported)
     assert len(said(text, "OPS012")) == 1
-    assert "return 1 / x" in fixed(text, "OPS012")
+    assert "return 1 / x.abs()" in fixed(text, "OPS012")
+
+
+def test_a_number_that_callers_give(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        net("return x * (1 / scale)", arguments="x, scale", name="Scaled")
+        + "\n\n"
+        + net("return self.scaled(x, 2.0)", "self.scaled = Scaled()").partition("\n\n\n")[2]
+    )
+    arguments = ["check", "--output-format", "json", "--isolated", "--no-cache", "--select", "OPS012", str(tmp_path)]
+    assert json.loads(CliRunner().invoke(cli, arguments).stdout) == []
 
 
 @pytest.mark.parametrize(
@@ -365,6 +392,8 @@ def test_autograd_function_of_an_extension_that_the_file_compiles(bound: str, is
         ("ext = None\n\n\ndef compiled():\n    global ext\n    ext = load('ext', sources=['a.cpp'])\n", True),
         ("ext = load('ext', sources=['a.cpp'])\n", True),
         ("ext = print\n", False),
+        ("ext = None\n", False),
+        ("ext = ', '\n", False),
         ("class ext:\n    run = abs\n", False),
     ],
 )

@@ -87,6 +87,16 @@ def severities(folder: Path, files: dict[str, str], of: str, code: str = "MUT001
         ({"pick.py": LOADER.format("Path(__file__).parent / 'old.py'")}, "error"),
         ({"pick.py": LOADER.format("input()")}, "error"),
         ({"pick.py": "spec.loader.exec_module(module)\n"}, "error"),
+        ({"pick.py": LOADER.format("'head.py'") + "from importlib.util import find_spec\n"}, "error"),
+        ({"pick.py": "from importlib.util import spec_from_file_location as of\nof('m', input())\n"}, "error"),
+        ({"pick.py": "import imp\n\nload = imp.load_source\nload('m', input())\n"}, "error"),
+        (
+            {"pick.py": "needed = ['numpy']\nneeded.append(input())\nfor name in needed:\n    __import__(name)\n"},
+            "error",
+        ),
+        ({"pick.py": "path = 'head.py'\npath += input()\n" + LOADER.format("path")}, "error"),
+        ({"pick.py": "import sys as name\n\nname = 'head'\n__import__(name)\n"}, "error"),
+        ({"tests/helper.py": "def load(name):\n    return __import__(name)\n"}, "error"),
         (
             {"tests/test_imports.py": "import importlib\n\n\ndef test_it():\n    importlib.import_module(NAME)\n"},
             "info",
@@ -228,6 +238,9 @@ def test_nobody_trains_what_nothing_leads_to(tmp_path: Path, others: dict[str, s
         ("models/net (1).py", {"run.sh": "python 'models/net (1).py'\n"}, "error"),
         ("models/net-20180825.py", {"pyproject.toml": "[project]\nname = 'nets'\n"}, "error"),
         ("models/other-20180825.py", {}, "error"),
+        ("models/net-big.py", {}, "error"),
+        ("models/net-old.py", {}, "info"),
+        ("models/net copy.py", {}, "info"),
         ("net-20180825.py", {}, "error"),
     ],
 )

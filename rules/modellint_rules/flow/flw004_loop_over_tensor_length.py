@@ -184,7 +184,11 @@ def _goes_through_lists(turns: Loop) -> bool:
 
 
 def _joins_parts_of(node: ast.AST, name: str) -> bool:
-    for call in of_kind(node, ast.Call):
+    """Whether what stands in a loop joins its variable, which it binds to nothing else."""
+    stores = [part for part in walk(node) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)]
+    if sum(part.id == name for part in stores) > isinstance(node, ast.For):
+        return False
+    for call in walk(node):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr=function), args=[ast.Name(id=given), *_]):
                 if given == name and function in _JOINS:

@@ -428,8 +428,12 @@ def _place_of_rebinding(name: str, statement: ast.stmt, function: ast.AST) -> tu
     """Where the first assignment to a variable ends that always runs behind a statement: the variable stands for something else then."""
     parents = parents_in(function)
     within: ast.AST = statement
+    if any(part is not function for kind in (ast.FunctionDef, ast.Lambda) for part in of_kind(function, kind)):
+        return None
     while within is not function:
         above = parents.get(within, function)
+        if isinstance(above, ast.Try):
+            return None
         for block in _blocks(above):
             behind = block[block.index(within) + 1 :] if within in block else []
             for following in behind:

@@ -7,7 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives, parents_in
+from modellint.authoring import (
+    Arguments,
+    ClassRef,
+    Const,
+    Instance,
+    Number,
+    Severity,
+    Tensor,
+    alternatives,
+    called_name,
+    parents_in,
+    walk,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, Diagnostic, Operation, Rule, Value
@@ -202,6 +214,9 @@ def inverted_in_forward(code: Code) -> Iterator[tuple[ast.BinOp, bool]]:
         node, function = readings[0].node, readings[0].function
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or node.lineno in reported:
             continue
+        # What a variable holds is found by no look at the text.
+        if not isinstance(node.left, (ast.Constant, ast.UnaryOp)):
+            continue
         if function is None or not all(map(_inverts, readings)) or not _is_run(code, readings):
             continue
         # A capture keeps nothing of what nobody reads.
@@ -218,8 +233,26 @@ _LARGE = 1000
 
 def _inverts(operation: Operation) -> bool:
     left, right = (alternatives(operand) for operand in operation.operands)
-    numbers = all(isinstance(part, Const) and part.number is not None and abs(part.number) < _LARGE for part in left)
-    return numbers and all(isinstance(part, Tensor) and part.origin != "unseen" for part in right)
+    numbers = all(
+        isinstance(part, Const) and part.number is not None and 0 < abs(part.number) < _LARGE for part in left
+    )
+    return numbers and all(map(_may_be_small, right))
+
+
+def _may_be_small(value: Value) -> bool:
+    """Whether a value certainly is a tensor, and none of integers, which is refused."""
+    if not isinstance(value, Tensor) or not value.is_tensor or value.origin == "unseen":
+        return False
+    if value.made_by in _TO_INTEGERS or value.node is None:
+        return value.made_by not in _TO_INTEGERS
+    counts = [call for call in walk(value.node) if isinstance(call, ast.Call) and called_name(call) == "arange"]
+    floats = any(
+        (isinstance(part, ast.Constant) and type(part.value) is float)
+        or (isinstance(part, ast.keyword) and part.arg == "dtype")
+        or (isinstance(part, ast.Attribute) and part.attr in ("float", "to", "type_as", "half", "double"))
+        for part in walk(value.node)
+    )
+    return not counts or floats
 
 
 def _is_one_or_more(divisor: ast.expr) -> bool:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Imported, Rule, Severity, Trigger, coreml
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml, of_kind
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
+    from modellint_rules.operators.api_calls import Kind, Use
 
 
 class WrongConversion(Rule):
@@ -85,7 +86,7 @@ class WrongConversion(Rule):
     only_inference = True
     silent = ("trace", "export")
     live_needs = "run"
-    needs = ("forward", frozenset({Trigger.DIVIDES_BY_ONE, Trigger.INVERTS, "track_running_stats"}))
+    needs = ("forward", frozenset({Trigger.DIVIDES_BY_ONE, Trigger.INVERTS, "reciprocal", "track_running_stats"}))
     only_modules = True
     fixable = "`x - x.floor()`, `torch.div(1, x)`"
 
@@ -123,6 +124,9 @@ class WrongConversion(Rule):
                     advice=f"Write `torch.div({ast.unparse(node.left)}, …)`",
                     operator="aten::reciprocal",
                 )
+            for call, known, aside in calls_in_forward(code, _reciprocal):
+                severity = Severity.INFO if aside else Severity.WARNING
+                yield from found_at(self, code, call, _INVERSE, severity, known[0].kind, "Write `torch.div(1, …)`")
         if not coreml.has_fault(_OF_STATISTICS, version):
             return
         for call, wrong, aside in calls_in_forward(code, wrong_by_coremltools):
@@ -158,14 +162,33 @@ class WrongConversion(Rule):
 _OF_ONE = "quotient-of-one"
 _OF_INVERSE = "reciprocal"
 _INVERSE = "a number over a tensor converts to that over the tensor plus 1e-4: far off where the tensor is small"
+_RECIPROCALS = frozenset(f"torch.{owner}reciprocal{ending}" for owner in ("", "Tensor.") for ending in ("", "_"))
 _OF_STATISTICS = "instance-norm-running-statistics"
 _REMAINDER = "`x % 1` of floats converts to zeros: coremltools leaves the rounding of a quotient by one out"
 _QUOTIENT = "`x // 1` of floats converts to `x`, unless it is an output: coremltools takes it for no operation"
 _ADVICE = "`modellint export` writes it in other operators, and tells whether they agree"
 
 
+def _reciprocal(use: Use) -> Kind | None:
+    from modellint_rules.operators.api_calls import Kind
+
+    return Kind("aten::reciprocal") if use.name in _RECIPROCALS else None
+
+
+def _is_bound(tree: ast.Module) -> bool:
+    """Whether `torch` is what it says all over a file: imported at the top, and bound to nothing else."""
+    imported = any(
+        isinstance(part, ast.Import) and any(alias.name == "torch" and alias.asname is None for alias in part.names)
+        for part in tree.body
+    )
+    stored = any(part.id == "torch" and not isinstance(part.ctx, ast.Load) for part in of_kind(tree, ast.Name))
+    taken = any(part.arg == "torch" for part in of_kind(tree, ast.arg))
+    named = any(part.asname == "torch" for part in of_kind(tree, ast.alias))
+    return imported and not (stored or taken or named)
+
+
 def _division(code: Code, node: ast.BinOp) -> Fix | None:
-    if not any(isinstance(bound, Imported) for bound in code.file.names.get("torch", ())):
+    if not _is_bound(code.file.tree):
         return None
     call = f"torch.div({code.rewriter.of(node.left)}, {code.rewriter.of(node.right)})"
     edit = code.rewriter.replace_with_call(node, call)

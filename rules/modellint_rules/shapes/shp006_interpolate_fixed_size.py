@@ -151,10 +151,15 @@ def _is_given_one_size(code: Code, call: Call) -> bool:
         case _:
             return False
     calls = 0
-    for function in code.readers(attribute):
+    for function in code.own_functions:
+        names = {part.attr for part in of_kind(function, ast.Attribute)} | {
+            part.func.id for part in of_kind(function, ast.Call) if isinstance(part.func, ast.Name)
+        }
+        if names & _HANDS_OUT:
+            return False
         parents = parents_in(function)
         for read in of_kind(function, ast.Attribute):
-            if read.attr != attribute:
+            if read.attr != attribute or not isinstance(read.ctx, ast.Load):
                 continue
             match parents.get(read):
                 case ast.Call(func=called, args=[node]) if called is read and code.has_static_size(node, function):
@@ -162,6 +167,12 @@ def _is_given_one_size(code: Code, call: Call) -> bool:
                 case _:
                     return False
     return calls > 0
+
+
+_HANDS_OUT = frozenset(
+    {"children", "modules", "named_children", "named_modules", "_modules", "getattr", "get_submodule"}
+)
+"""What gives a layer without its name."""
 
 
 def _is_layer(call: Call) -> bool:

@@ -404,7 +404,8 @@ def exported(model: nn.Module, inputs: Inputs, as_example: bool = False) -> tupl
 
     ``as_example``: where that is not enough, those of inputs too, as in the example. What comes of it has to be compared on others.
     They may depend on a size: none is answered where a size is flexible. A model that asks whether it is compiled, and cannot be
-    captured on the path that it takes then, is captured on the other one. Raises whatever ``torch.export`` raises.
+    captured on the path that it takes then, is captured on the other one; one that asks for exact types, by Dynamo. Raises whatever
+    ``torch.export`` raises.
     """
     program, notes = _captured(model, inputs, as_example)
     in_place_writes.to_new_values(program)
@@ -421,6 +422,9 @@ def _captured(model: nn.Module, inputs: Inputs, as_example: bool) -> tuple[Any, 
         with eager_path.taken(), suppress(Exception):
             program, notes = _exported(model, inputs, as_example)
             return program, (*notes, eager_path.NOTE)
+    if torch_export.asks_for_exact_types(model):
+        with suppress(Exception):
+            return torch_export.exported(model, inputs, strict=True), ()
     raise reason
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.capture import packed_sequences
+from modellint.destinations.capture import flexible_attention, packed_sequences
 from modellint.destinations.capture.autograd_functions import forward_alone
 from modellint.destinations.capture.complex_numbers.mode import (
     NOTE,
@@ -68,10 +68,13 @@ def prepared(
         normalizing = stack.enter_context(normalizing_in_operators(model))
         moved = stack.enter_context(staying_in_place(model))
         functions = stack.enter_context(forward_alone(model))
+        flexible = stack.enter_context(flexible_attention.as_products())
         outputs, done, substitutes = _run(model, inputs, stack, has_converter)
         is_fast = any(isinstance(layer, _FAST) for layer in model.modules())
         has_fast_path = is_fast or any(isinstance(layer, nn.MultiheadAttention) for layer in model.modules())
-        is_idle = not (met or distributions or normalizing or moved or functions or done or substitutes or is_fast)
+        is_idle = not (
+            met or distributions or normalizing or moved or functions or flexible or done or substitutes or is_fast
+        )
         if _is_plain(outputs):
             yield Prepared((), done, is_idle, True, has_fast_path)
             return

@@ -35,11 +35,13 @@ class Origin(NamedTuple):
     """What else is known of it: the name of an autograd function."""
 
 
-def exported(model: nn.Module, inputs: Inputs) -> Any:
-    """Export a model. Raises whatever `torch.export` raises."""
+def exported(model: nn.Module, inputs: Inputs, strict: bool = False) -> Any:
+    """Export a model, ``strict`` by Dynamo, which reads Python's bytecode. Raises whatever `torch.export` raises."""
     bounds = bounds_of(inputs)
     args, kwargs = widened(inputs, bounds)
-    program = torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+    program = torch.export.export(
+        model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds), strict=strict
+    )
     gradient_scopes.inline(program)
     if any(_is_transform(node) or _is_of_others(node) for node in program.graph.nodes):
         # All operators of PyTorch's own stay; of others the table knows those that have no kernel but what they are made of.
@@ -51,6 +53,23 @@ def exported(model: nn.Module, inputs: Inputs) -> Any:
         for given in node.all_input_nodes:
             given.users.setdefault(node)
     return program
+
+
+def asks_for_exact_types(model: nn.Module) -> bool:
+    """Whether a module asks for the type of something itself (`type(x) is torch.Tensor`), which is another one while it is exported."""
+    return any(map(_asks_for_type, {type(layer) for layer in model.modules()}))
+
+
+_EXACT_TYPE = re.compile(r"\btype\(\w+\)\s*(?:is\b|==|!=|in\b|not in\b)")
+
+
+def _asks_for_type(kind: type) -> bool:
+    if kind.__module__.partition(".")[0] == torch.__name__:
+        return False
+    try:
+        return _EXACT_TYPE.search(inspect.getsource(kind)) is not None
+    except (OSError, TypeError):
+        return False
 
 
 def _part_shared_buffers(program: Any) -> None:

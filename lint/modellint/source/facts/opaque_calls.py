@@ -65,8 +65,14 @@ def _is_extension_elsewhere(project: Project, file: IndexedFile, function: ast.A
             bindings = other.names.get(alias.name, ()) if other is not None else ()
             if other is None or not bindings:
                 return False
+            compiled = [
+                part.value
+                for part in of_kind(other.tree, ast.Assign)
+                if any(isinstance(target, ast.Name) and target.id == alias.name for target in part.targets)
+            ]
             # It is None until a function there compiles it.
-            return all(isinstance(part, ast.Constant) or _is_loaded(project, other, part) for part in bindings)
+            later = all(isinstance(part, ast.Constant) and part.value is None for part in bindings)
+            return any(_is_loaded(project, other, part) for part in (compiled if later else bindings))
     return False
 
 

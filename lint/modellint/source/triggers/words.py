@@ -59,7 +59,7 @@ _SHAPES: dict[str, Callable[[str], object]] = {
     Trigger.DIVIDES_BY_ONE: re.compile(r"(?:%|//)=?\s*\(?1(?:\.0*)?(?![\w.])").search,
     # Sizes and numbers of Python are inverted everywhere: `1 / math.sqrt(d)`.
     Trigger.INVERTS: re.compile(
-        r"/(?:(?<=\d/)|(?<=\d /)|(?<=\d\./)|(?<=\d\. /))(?![/=])\s*(?!math\.|np\.|numpy\.|len\(|float\(|\(?[\d\"'])"
+        r"/(?:(?<=\d/)|(?<=\d /)|(?<=\d\./)|(?<=\d\. /))(?![/=]|\s*(?:math\.|np\.|numpy\.|len\(|float\(|[\d\"']))"
     ).search,
     Trigger.LOCAL_DROPOUT: _has_local_dropout,
     Trigger.ARANGE_OF_FLOATS: re.compile(

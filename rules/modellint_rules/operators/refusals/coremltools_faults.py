@@ -298,7 +298,8 @@ def _angle(operator: Operator, data: Data) -> Fault | None:
 
 def _inverted(operator: Operator, data: Data) -> Fault | None:
     x = operator.arguments[0]
-    if not isinstance(x, TensorFact) or "complex" in x.dtype or x.tensor in data.ones_or_more:
+    # Integers and complex numbers are refused.
+    if not _is_float(x) or x.tensor in data.ones_or_more:
         return None
     what = "1e-4 is added to what is inverted: far off where that is small"
     return Fault("reciprocal", what, operator.name, severity=Severity.WARNING)

@@ -15,6 +15,11 @@ from torch import nn
 from torch.jit import _recursive
 
 
+def are_any(model: nn.Module) -> bool:
+    """Whether a property of a module raises, so that a trace would end with that."""
+    return any(_raises(layer, name) for layer in model.modules() for name in _properties(type(layer)))
+
+
 @contextmanager
 def left_out() -> Iterator[None]:
     """Let a trace pass over properties that raise, whatever they raise."""
@@ -28,7 +33,7 @@ def left_out() -> Iterator[None]:
     def has_exports_beside(module: nn.Module) -> bool:
         try:
             return bool(has_exports(module))
-        except Exception:
+        except (Exception, SystemExit):
             # Only methods that `torch.jit.export` marks are meant.
             marks = (
                 internal.get_torchscript_modifier(value)
@@ -52,6 +57,6 @@ def _properties(kind: type) -> Iterator[str]:
 def _raises(module: nn.Module, name: str) -> bool:
     try:
         getattr(module, name, None)
-    except Exception:
+    except (Exception, SystemExit):
         return True
     return False

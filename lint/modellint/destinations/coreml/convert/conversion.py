@@ -183,6 +183,9 @@ def _captured(
         warnings.simplefilter("ignore")
         try:
             if route == "trace":
+                if supplied and raising_properties.are_any(model):
+                    # What is shared is the capture of the model as it is.
+                    shared = SharedCaptures()
                 with raising_properties.left_out() if supplied else nullcontext():
                     traced, raised = shared.traced(model, inputs, target)
                     is_own = supplied and not isinstance(model, torch.jit.ScriptModule)

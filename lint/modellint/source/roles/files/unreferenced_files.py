@@ -18,6 +18,8 @@ from modellint.source.syntax.ast_walk import of_kind, once
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
 
+_BACKUP = re.compile(r"([^\W\d]\w*)(?:[ #(~].*|-.*(?:\d{6}|\bcopy\b|\bback\w*|\bbak\b|\bold\b).*)\.py")
+"""A name that no import can say, and an editor or a person gives to what is kept."""
 _MOST_FILES = 24
 """What more files than these name may be imported by one of them."""
 _MOST_BESIDE = 60
@@ -58,9 +60,9 @@ def _leads_nowhere(project: Project, file: IndexedFile) -> bool:
 
 
 def _is_backup(project: Project, path: str) -> bool:
-    """Whether a file has the name of another, in a folder of the same name, and behind it what no import can name: `net-20180825.py`."""
+    """Whether a file has the name of another, in a folder of the same name, and behind it what backups are told by: `net-20180825.py`."""
     folder, name = os.path.split(path)
-    match = re.match(r"([^\W\d]\w*)\W", name.removesuffix(".py"))
+    match = _BACKUP.fullmatch(name)
     if match is None:
         return False
     end = os.path.join(os.path.basename(folder), f"{match[1]}.py")  # noqa: PTH118, PTH119
