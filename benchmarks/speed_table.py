@@ -1,6 +1,6 @@
 """What checks cost, against bare Python, libcst and torch, beside an earlier commit and other linters, in turns in one run.
 
-    python benchmarks/speed_table.py TREE [--before CHECKOUT] [--peers PYTHON] [--rounds 5]
+    python benchmarks/speed_table.py TREE [--before CHECKOUT] [--peers PYTHON] [--rounds 5] [--only WORDS...]
 
 TREE holds some thousands of files, such as transformers unpacked. Rows: a check of its unchanged files, over bare Python; of one clean
 file, over importing libcst; --fix of 800 findings in one file; a live check, over importing torch and coremltools, building the model
@@ -113,7 +113,9 @@ def row(
     reference: Callable[[], float],
     tell: Callable[[float, float], str],
 ) -> None:
-    """Measure each checkout and the reference in turns, and print a line."""
+    """Measure each checkout and the reference in turns, and print a line; nothing where the row was not asked for."""
+    if not _is_asked(label):
+        return
     taken: dict[str, list[float]] = {bench.name: [] for bench in benches}
     references: list[float] = []
     for _ in range(rounds):
@@ -124,6 +126,14 @@ def row(
     cells = "   ".join(f"{name} {tell(min(values), least):>16}" for name, values in taken.items())
     spread = max(statistics.median(values) / min(values) for values in taken.values())
     print(f"{label:52} {cells}   (median over least {spread:.2f})", flush=True)
+
+
+ONLY: list[str] = []
+"""What rows are called that are asked for; all, where nothing is."""
+
+
+def _is_asked(label: str) -> bool:
+    return not ONLY or any(word in label for word in ONLY)
 
 
 def table(tree: Path, benches: Sequence[Bench], rounds: int, folder: Path) -> None:
@@ -180,7 +190,7 @@ def table(tree: Path, benches: Sequence[Bench], rounds: int, folder: Path) -> No
         "the tree, cold, over parsing it with libcst", few, benches,
         lambda bench: cold(bench, 1), parse, lambda ours, least: f"{ours / least:.2f} x",
     )  # fmt: skip
-    for bench in benches:
+    for bench in benches if _is_asked("the tree, cold, on two cores, by the clock") else ():
         one, two = (min(cold(bench, jobs, wall=True) for _ in range(few)) for jobs in (1, 2))
         print(f"{'the tree, cold, on two cores, by the clock':52} {bench.name} {one / two:14.2f} x faster", flush=True)
 
@@ -214,7 +224,11 @@ def main() -> int:
     parser.add_argument("--peers", metavar="PYTHON", help="an interpreter with ruff, torchfix and fixit")
     parser.add_argument("--peer-files", type=int, default=150, metavar="N")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORDS", help="measure the rows alone whose names hold these"
+    )
     arguments = parser.parse_args()
+    ONLY[:] = arguments.only
     benches = [Bench("now", Path(__file__).resolve().parent.parent)]
     if arguments.before is not None:
         benches.insert(0, Bench("before", arguments.before.resolve()))
