@@ -50,7 +50,8 @@ def left_out() -> Iterator[None]:
 
 
 def _properties(kind: type) -> Iterator[str]:
-    for base in kind.__mro__:
+    # Those of scripted modules write out their whole code.
+    for base in (base for base in kind.__mro__ if base.__module__.partition(".")[0] != torch.__name__):
         yield from (name for name, value in vars(base).items() if isinstance(value, property))
 
 
