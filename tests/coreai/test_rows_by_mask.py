@@ -101,6 +101,25 @@ def test_products_of_merged_columns(tmp_path: Path) -> None:
     assert result.verification.verdict == "agrees"
 
 
+class Outer(nn.Module):
+    """Columns over a row, both of which views have merged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("row", torch.randn(3, 9, 1, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.sum(1, keepdim=True).permute(0, 2, 1).reshape(60, 1)
+        return (columns @ self.row.permute(2, 0, 1).reshape(1, 27)).view(5, 12, 3, 9)
+
+
+def test_products_of_one_term(tmp_path: Path) -> None:
+    x = torch.randn(5, 2, 12, generator=torch.Generator().manual_seed(0))
+    result = modellint.export(Outer().eval(), (x,), output=tmp_path / "a.aimodel", destination="coreai")
+    assert result.verification is not None
+    assert result.verification.verdict == "agrees"
+
+
 class Experts(nn.Module):
     """Experts that are left out where no row is theirs."""
 

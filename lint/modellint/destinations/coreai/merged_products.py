@@ -37,7 +37,10 @@ def part(exported: Any) -> frozenset[str]:
         if not (are_columns or _merges_rows(node)):
             continue
         with graph.inserting_before(node):
-            result = _columns_apart(graph, node) if are_columns else _rows_apart(graph, node)
+            if _is_of_one_term(node):
+                result = _made(graph, aten.mul.Tensor, node.args, node)
+            else:
+                result = _columns_apart(graph, node) if are_columns else _rows_apart(graph, node)
         rewritten.add(f"aten::{node.target.overloadpacket.__name__}")
         node.replace_all_uses_with(result)
         graph.erase_node(node)
@@ -46,6 +49,14 @@ def part(exported: Any) -> frozenset[str]:
     if rewritten:
         exported.graph_module.recompile()
     return frozenset(rewritten)
+
+
+def _is_of_one_term(product: Any) -> bool:
+    """Whether each element of a product is one product of numbers, for which the operands may be multiplied as they broadcast.
+
+    Turned round, the second operand would be the one whose rows are merged, as those of the first are at times.
+    """
+    return product.target is not aten.addmm.default and product.args[0].meta["val"].shape[-1] == 1
 
 
 def _merges_rows(product: Any) -> bool:
