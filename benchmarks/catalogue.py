@@ -99,7 +99,8 @@ def keep(databases: Sequence[Path]) -> int:
 def report(paths: Sequence[Path], failures: bool) -> int:
     """Print the table; 0 where 0.85 of the models that run agree."""
     for path in paths:
-        path.stat()
+        if not path.exists():
+            raise SystemExit(f"{path}: there is no such file")
     judged = [judgement for path in paths for judgement in (kept if path.suffix == ".jsonl" else judgements)(path)]
     table: dict[str, Counter[str]] = {library: Counter() for library in LIBRARIES}
     for judgement in sorted(judged, key=lambda judgement: judgement["name"]):

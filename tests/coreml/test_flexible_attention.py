@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import modellint
 
-flexible = pytest.importorskip("torch.nn.attention.flex_attention")
+flexible = pytest.importorskip("torch.nn.attention.flex_attention", reason="PyTorch has it since 2.5")
 
 
 class Attention(nn.Module):

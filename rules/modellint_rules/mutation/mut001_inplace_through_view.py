@@ -24,6 +24,13 @@ from modellint.authoring import (
     parents_in,
     walk,
 )
+from modellint_rules.mutation.reads_behind_writes import (
+    blocks_of,
+    is_elsewhere,
+    is_overwritten,
+    is_read_elsewhere,
+    position,
+)
 from modellint_rules.mutation.shared_memory import bases, changes, indices, item_of, may_be_copy
 
 if TYPE_CHECKING:
@@ -239,10 +246,10 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
     for name, value in write.sharing:
         by_name.setdefault(name, []).append(value)
     for name, values in by_name.items():
-        if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
+        if any(id(value) in seen or may_be_copy(value) or is_elsewhere(value, write) for value in values):
             continue
-        if write.is_read_later(name) and not all(_is_read_elsewhere(name, value, write) for value in values):
-            if _is_overwritten(name, targets, write):
+        if write.is_read_later(name) and not all(is_read_elsewhere(name, value, write) for value in values):
+            if is_overwritten(name, targets, write):
                 continue
             return name
     return ""
@@ -281,7 +288,7 @@ def _is_indexed_before(write: Write, target: Tensor) -> bool:
         return False
     name, begins = place.value.id, (write.statement.lineno, write.statement.col_offset)
     stores = once(function, "_stores_by_name", _stores_by_name).get(name, [])
-    last = bisect_left(stores, begins, key=_position) - 1
+    last = bisect_left(stores, begins, key=position) - 1
     since = 0
     if last >= 0:
         # It is an argument otherwise.
@@ -291,7 +298,7 @@ def _is_indexed_before(write: Write, target: Tensor) -> bool:
         since = above.lineno
     ends = (write.statement.end_lineno or begins[0], write.statement.end_col_offset or 0)
     reads = once(function, "_slices_by_name", _slices_by_name).get(name, [])
-    behind = bisect_left(reads, ends, key=_position)
+    behind = bisect_left(reads, ends, key=position)
     nearest = reads[max(0, behind - _MOST_READS) : behind]
     return any(read.lineno > since and _runs_before(read, write) for read in nearest)
 
@@ -300,14 +307,10 @@ _MOST_READS = 16
 """How many reads of a part before a write are looked at."""
 
 
-def _position(node: ast.expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
 def _stores_by_name(function: ast.AST) -> dict[str, list[ast.Name]]:
     """Where the variables of a function are bound or deleted, in the order of the text."""
     stores: dict[str, list[ast.Name]] = {}
-    for name in sorted(of_kind(function, ast.Name), key=_position):
+    for name in sorted(of_kind(function, ast.Name), key=position):
         if not isinstance(name.ctx, ast.Load):
             stores.setdefault(name.id, []).append(name)
     return stores
@@ -316,7 +319,7 @@ def _stores_by_name(function: ast.AST) -> dict[str, list[ast.Name]]:
 def _slices_by_name(function: ast.AST) -> dict[str, list[ast.Subscript]]:
     """Where parts of the variables of a function are read, in the order of the text."""
     reads: dict[str, list[ast.Subscript]] = {}
-    for part in sorted(of_kind(function, ast.Subscript), key=_position):
+    for part in sorted(of_kind(function, ast.Subscript), key=position):
         if isinstance(part.ctx, ast.Load) and isinstance(part.value, ast.Name) and _is_slice(part):
             reads.setdefault(part.value.id, []).append(part)
     return reads
@@ -349,7 +352,7 @@ def _places_in_blocks(function: ast.AST) -> dict[ast.AST, tuple[int, int]]:
     """For each statement of a function the number of the block that it stands in, and its place there."""
     places: dict[ast.AST, tuple[int, int]] = {}
     for node in walk(function):
-        for block in _blocks(node):
+        for block in blocks_of(node):
             places.update((statement, (id(block), at)) for at, statement in enumerate(block))
     return places
 
@@ -370,144 +373,6 @@ def _is_bound(tensor: Tensor, write: Write) -> bool:
         parents_in(write.function).get(tensor.node) if write.function is not None and tensor.node is not None else None
     )
     return above is None or isinstance(above, (ast.Assign, ast.AnnAssign, ast.Tuple))
-
-
-def _is_elsewhere(value: Tensor, write: Write) -> bool:
-    """Whether a view is of another part of the tensor than that which is assigned to: `x[:, 1:]`, for `x[:, 0] = v`."""
-    place = item_of(write)
-    for target in alternatives(write.target):
-        written, whole = (
-            (place, target) if place is not None else (getattr(target, "node", None), getattr(target, "base", None))
-        )
-        if place is not None and write.how == "augmented":
-            whole = getattr(target, "base", None)
-        if whole is None or not isinstance(value.node, ast.Subscript) or not isinstance(written, ast.Subscript):
-            return False
-        if value.base is not whole or not _share_nothing(written, value.node):
-            return False
-    return True
-
-
-def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
-    """Whether all that is read of a variable behind a write are other parts of it: `y[:, :-1]`, for a write to `y[:, -1:]`."""
-    function, end = write.function, write.statement.end_lineno
-    if function is None or end is None:
-        return False
-    parents = parents_in(function)
-    above = parents.get(write.statement)
-    while above is not None and above is not function:
-        if isinstance(above, (ast.For, ast.AsyncFor, ast.While)):
-            return False
-        above = parents.get(above)
-    places = [getattr(target, "node", None) for target in alternatives(write.target)]
-    written = [place for place in places if isinstance(place, ast.Subscript)]
-    if len(written) < len(places) or any(
-        getattr(target, "base", None) is not value for target in alternatives(write.target)
-    ):
-        return False
-    place = (end, write.statement.end_col_offset or 0)
-    uses = once(function, "_loads_by_name", _loads_by_name).get(name, [])
-    behind = bisect_left(uses, place, key=_position)
-    if len(uses) - behind > _MOST_USES:
-        return False
-    until = _place_of_rebinding(name, write.statement, function)
-    for use in uses[behind:]:
-        if until is not None and _position(use) > until:
-            break
-        read = parents.get(use)
-        if (
-            not isinstance(read, ast.Subscript)
-            or read.value is not use
-            or not all(_share_nothing(part, read) for part in written)
-        ):
-            return False
-    return True
-
-
-def _place_of_rebinding(name: str, statement: ast.stmt, function: ast.AST) -> tuple[int, int] | None:
-    """Where the first assignment to a variable ends that always runs behind a statement: the variable stands for something else then."""
-    parents = parents_in(function)
-    within: ast.AST = statement
-    if any(part is not function for kind in (ast.FunctionDef, ast.Lambda) for part in of_kind(function, kind)):
-        return None
-    while within is not function:
-        above = parents.get(within, function)
-        if isinstance(above, ast.Try):
-            return None
-        for block in _blocks(above):
-            behind = block[block.index(within) + 1 :] if within in block else []
-            for following in behind:
-                match following:
-                    case ast.Assign(targets=[ast.Name(id=bound)]) if bound == name:
-                        return following.end_lineno or 0, following.end_col_offset or 0
-        within = above
-    return None
-
-
-def _is_overwritten(name: str, targets: list[Tensor], write: Write) -> bool:
-    """Whether the next that is done with a variable is to assign anew what a write changes of it: `h = x[0]; h += 1; x[0] = h % 2`."""
-    places = {ast.unparse(target.node) if target.node is not None else "" for target in targets}
-    text = places.pop() if len(places) == 1 else ""
-    function = write.function
-    if not text.startswith(f"{name}[") or function is None:
-        return False
-    for block in _blocks(parents_in(function).get(write.statement, function)):
-        if write.statement not in block:
-            continue
-        behind = block[(at := block.index(write.statement) + 1) : at + _MOST_USES]
-        following = next((part for part in behind if any(name == each.id for each in of_kind(part, ast.Name))), None)
-        match following:
-            case ast.Assign(targets=[ast.Subscript(value=ast.Name()) as place], value=value):
-                is_plain = all(isinstance(part, (ast.Constant, ast.Slice)) for part in indices(place))
-                return name not in _names(value) and is_plain and _names(place) == {name} and ast.unparse(place) == text
-    return False
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
-
-
-_MOST_USES = 64
-"""How many reads of a variable behind a write are looked at."""
-
-
-def _loads_by_name(function: ast.AST) -> dict[str, list[ast.Name]]:
-    """Where the variables of a function are read, in the order of the text."""
-    uses: dict[str, list[ast.Name]] = {}
-    for name in sorted(of_kind(function, ast.Name), key=_position):
-        if isinstance(name.ctx, ast.Load):
-            uses.setdefault(name.id, []).append(name)
-    return uses
-
-
-def _share_nothing(written: ast.Subscript, read: ast.Subscript) -> bool:
-    """Whether two subscripts of one tensor name parts that share no element."""
-    return any(_are_apart(left, right) for left, right in zip(indices(written), indices(read), strict=False))
-
-
-def _are_apart(left: ast.expr, right: ast.expr) -> bool:
-    match left, right:
-        case ast.Constant(value=int() as first), ast.Constant(value=int() as second):
-            return first != second and (first < 0) is (second < 0)
-        case ast.Constant(value=int() as number), ast.Slice(lower=ast.Constant(value=int() as start), step=None):
-            return 0 <= number < start
-        case ast.Slice(), ast.Constant():
-            return _are_apart(right, left)
-        case ast.Slice(upper=ast.Constant(value=int() as end)), ast.Slice(lower=ast.Constant(value=int() as start)) if (
-            0 < end <= start
-        ):
-            return True
-        case ast.Slice(lower=ast.Constant(value=int() as start)), ast.Slice(upper=ast.Constant(value=int() as end)) if (
-            0 < end <= start
-        ):
-            return True
-        case ast.Slice(upper=ast.expr() as end), ast.Slice(lower=ast.expr() as start) if ast.dump(end) == ast.dump(
-            start
-        ):
-            return True
-        case ast.Slice(lower=ast.expr() as start), ast.Slice(upper=ast.expr() as end):
-            return ast.dump(end) == ast.dump(start)
-    return False
 
 
 def _is_followed(write: Write, target: Tensor) -> bool:
@@ -532,14 +397,7 @@ def _stand_together(write: Write, earlier: Write) -> bool:
     above = parents.get(write.statement)
     if above is None or parents.get(earlier.statement) is not above:
         return above is parents.get(earlier.statement)
-    return any(write.statement in block and earlier.statement in block for block in _blocks(above))
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
+    return any(write.statement in block and earlier.statement in block for block in blocks_of(above))
 
 
 def _lead(places: list[ast.Subscript]) -> bool:
@@ -623,7 +481,7 @@ def _reaches_all(write: Write, part: ast.Subscript, is_read: bool) -> bool:
     return not any(
         id(value) not in seen
         and not may_be_copy(value)
-        and not _is_elsewhere(value, write)
+        and not is_elsewhere(value, write)
         and write.is_read_later(sharer)
         for sharer, value in write.sharing
     )
