@@ -197,6 +197,22 @@ def test_wrapped_submodule() -> None:
     assert "self.a = nn.Linear(2, 2)\n" in fixed(text)
 
 
+@pytest.mark.parametrize(
+    ("test", "severity"),
+    [
+        ("torch.cuda.device_count() > 1", "info"),
+        ("len(self.device_ids) > 1", "info"),
+        ("distributed", "info"),
+        ("wrap", "warning"),
+        ("len(self.widths) > 1", "warning"),
+    ],
+)
+def test_wrapping_for_several_devices_is_information(test: str, severity: str) -> None:
+    init = f"self.a = nn.Linear(2, 2)\nif {test}:\n    self.a = nn.DataParallel(self.a)"
+    findings = modellint.check_source(net("return self.a(x)", init)).diagnostics
+    assert [finding.severity.label for finding in findings if finding.code == "FLW006"] == [severity]
+
+
 def test_wrapping_for_training_is_clean() -> None:
     text = f"{HEAD}def train(model):\n    model = nn.DataParallel(model)\n    return torch.compile(model)\n"
     assert codes(text, "FLW006") == []

@@ -988,3 +988,16 @@ def test_what_a_permutation_laid_out_anew_is_a_copy() -> None:
 )
 def test_a_part_of_the_last_dimension_laid_out_anew_is_a_copy(body: str, expected: list[str]) -> None:
     assert codes(net(body), "MUT010") == expected
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("torch.zeros(*x.shape)", []),
+        ("x.new_ones(x.shape).to(x.device)", []),
+        ("torch.zeros(3, 4).t()", ["MUT010"]),
+        ("torch.zeros_like(x.permute(0, 2, 1)).to(x.device)", ["MUT010"]),
+    ],
+)
+def test_a_reshape_of_what_is_made_in_order_is_a_view(made: str, expected: list[str]) -> None:
+    assert codes(net(f"y = {made}\ny.data.flatten()[0] = 1\nreturn x + y.sum()"), "MUT010") == expected

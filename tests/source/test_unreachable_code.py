@@ -640,3 +640,96 @@ known = 3
 def test_what_a_function_runs_behind_a_name_that_nothing_binds(tmp_path: Path, body: str, severity: str) -> None:
     other = "import net\n\nnet.given = 3\nprint(net.loaded(input()))\n\n\nclass Other:\n    def __init__(self):\n        self.depths = 2\n"
     assert of_project(tmp_path, LOADED.format(body=body), "DEV002", other=other) == [severity]
+
+
+MODES = """
+class Net(nn.Module):
+    def forward(self, x):
+        {flag}
+        if {test}:
+            return x
+        return {{"x": x, "aux": x * 2}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "test", "is_told"),
+    [
+        ("test_mode = not self.training", "test_mode", False),
+        ("test_mode = not self.training and x is not None", "not test_mode", True),
+        ("trained = self.training", "not trained", False),
+        ("trained = self.training", "trained", True),
+        ("test_mode = not self.training\n        test_mode = x.ndim > 2", "test_mode", True),
+        ("test_mode = x.shape[0]", "test_mode > 3", True),
+        ("pass", "True", False),
+        ("pass", "False", True),
+        ("pass", "0", True),
+    ],
+)
+def test_a_mode_that_a_variable_holds(flag: str, test: str, is_told: bool) -> None:
+    assert bool(of_text(MODES.format(flag=flag, test=test), "SIG001")) == is_told
+
+
+RANKS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 4)
+
+    def forward(self, x, y):
+        x = {made}
+        if {test}:
+            x = x.view(-1, 1, 1)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "test", "is_told"),
+    [
+        ("self.table(x).transpose(1, 2)", "x.ndim == 1", False),
+        ("self.table(x).transpose(1, 2)", "x.dim() < 3", False),
+        ("x.permute(0, 2, 1)", "len(x.shape) == 3", True),
+        ("x.transpose(1, 2)", "x.dim() == 2", False),
+        ("x.t()", "x.dim() == 1", False),
+        ("x.permute(0, 2, 1)", "y.dim() == 1", True),
+    ],
+)
+def test_a_rank_that_what_was_done_before_rules_out(made: str, test: str, is_told: bool) -> None:
+    assert bool(of_text(RANKS.format(made=made, test=test), "SHP002")) == is_told
+
+
+UNREAD = """
+def both(x):
+    y = torch.exp(x)
+    w = y * 2
+    {computed}
+    return y, w
+
+
+def first(x):
+    return {used}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return first(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("computed", "used", "severities"),
+    [
+        ("w = torch.fmax(torch.zeros_like(w), w)", "both(x)[0]", []),
+        ("w = torch.fmax(torch.zeros_like(w), w)", "both(x)[1]", ["error"]),
+        ("w = torch.fmax(torch.zeros_like(w), w)", "both(x)", ["error"]),
+        ("y = w = torch.fmax(w, y)", "both(x)[0]", ["error"]),
+        ("w = torch.fmax(w, y)\n    y = y + w", "both(x)[0]", ["error"]),
+        ("w = torch.fmax(w, y)\n    print(w)", "both(x)[0]", ["error"]),
+        ("w = torch.fmod(w, y)\n    v = w\n    w = v + w", "both(x)[0]", []),
+    ],
+)
+def test_an_element_of_a_result_that_no_caller_reads(
+    tmp_path: Path, computed: str, used: str, severities: list[str]
+) -> None:
+    assert of_project(tmp_path, UNREAD.format(computed=computed, used=used), "OPS001") == severities

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives
+from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives, once
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.authoring import Code, LiveModel, Value
+    from modellint.authoring import Call, Code, LiveModel, Value
 
 _WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",
@@ -20,6 +21,11 @@ _WRAPPERS = {
     "torch.nn.parallel.distributed.DistributedDataParallel": "DistributedDataParallel",
     "torch.compile": "torch.compile",
 }
+_SEVERAL = re.compile(
+    r"(?:device_count\(\)|n_?gpus?|num_gpus?|gpu_count|world_size|len\([\w.]*(?:gpus?|devices?|device_ids|gpu_ids)\)) > 1\b"
+    r"|\b(?:is_)?distributed\b|\b(?:multi|multiple)_?gpus?\b"
+)
+"""What asks whether there are several devices or processes."""
 _OPTIMIZED = "torch._dynamo.eval_frame.OptimizedModule"
 
 
@@ -72,7 +78,8 @@ class WrappedModule(Rule):
     The fix is unsafe: it takes the wrapper away, so that keys of `state_dict` lose `module.`, and the model runs on one device.
 
     ## Known limits
-    In source, only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary.
+    In source, only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary. It is
+    information where a condition asks for several devices or processes (`torch.cuda.device_count() > 1`): nobody exports there.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html>
@@ -109,6 +116,7 @@ class WrappedModule(Rule):
                 binding.statement,
                 f"`self.{binding.attribute}` is wrapped in `{wrapper}`, which cannot be traced",
                 attribute=binding.attribute,
+                severity=Severity.INFO if _is_for_several(code, call) else self.severity,
                 fix=fix,
             )
 
@@ -125,6 +133,12 @@ class WrappedModule(Rule):
                     advice=f"export what is inside, `{inner}`" if inner else "export a model that is not compiled",
                     **subject.binding(entry.path).keywords(),
                 )
+
+
+def _is_for_several(code: Code, call: Call) -> bool:
+    """Whether a module is wrapped only where there are several devices or processes: `if torch.cuda.device_count() > 1:`."""
+    tests = (once(test, "_text", ast.unparse) for test in code.conditions(call.node, call.function))
+    return any(_SEVERAL.search(test) for test in tests)
 
 
 def _wrapping(module: nn.Module) -> tuple[str, str]:

@@ -32,6 +32,14 @@ _NO_CHANGE = operators.in_place_layout | {
     "_",
 }
 
+_FACTORIES = frozenset(
+    {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "eye", "arange", "linspace"}
+    | {"new_zeros", "new_ones", "new_empty", "new_full"}
+)
+"""What makes a tensor from sizes, one element after the other."""
+_MOVES = frozenset({"to", "cuda", "cpu", "float", "double", "half", "data", "detach", "requires_grad_"})
+"""What leaves the order of the elements in memory as it is."""
+
 
 def bases(tensor: Tensor) -> Iterator[Tensor]:
     """A tensor and those whose memory it shares, down to the first."""
@@ -99,11 +107,19 @@ def _is_view(result: Tensor, source: Tensor) -> bool:
         before, after = (part.layout.rank if part.layout is not None else None for part in (source, result))
         if before is None or after is None or after >= before:
             return True
+    if _is_made_in_order(source):
+        return True
     if source.layout is None or result.layout is None or source.assumed or source.root.origin == "argument":
         return False
     # What is contiguous though its source is not has been copied.
     known = all(axis.stride is not None for axis in (*source.layout.axes, *result.layout.axes))
     return source.layout.is_contiguous or (known and not result.layout.is_contiguous)
+
+
+def _is_made_in_order(tensor: Tensor) -> bool:
+    """Whether a tensor is contiguous whatever its rank, as a function made it from sizes, and it is only moved since."""
+    root = tensor.root
+    return root.made_by in _FACTORIES and all(part is root or part.made_by in _MOVES for part in bases(tensor))
 
 
 def is_filled_once(code: Code, write: Write | Call, name: str) -> bool:

@@ -93,6 +93,8 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
             continue
         if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
             continue
+        if not call.method.endswith("_") and code.is_discarded(call.node, function):
+            continue
         if not code.keeps_defaults(defaults):
             continue
         reported.add(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.memory_layout import ONE, is_fixed
+from modellint.source.domains.memory_layout import MOST_DIMENSIONS, ONE, is_fixed
 from modellint.source.domains.operator_sets import VIEWS
 from modellint.source.engine.abstract_values import Instance, Value
 
@@ -137,6 +137,14 @@ class Tensor(Instance):
     def is_made(self) -> bool:
         """Whether it certainly is a tensor that the code itself makes, whatever the caller gives."""
         return self.certain and self.origin not in ("argument", "unseen")
+
+    @property
+    def ranks(self) -> range:
+        """How many dimensions the code itself gives it, or asks of it before; empty where it says nothing."""
+        if self.layout is None:
+            return range(0)
+        rank = None if self.assumed or not self.is_made else self.layout.rank
+        return range(self.layout.least_rank, MOST_DIMENSIONS if rank is None else rank + 1)
 
     @property
     def is_float(self) -> bool:

@@ -83,6 +83,11 @@ class Value:
         """Whether Python takes it for true whatever it holds, and it is not None."""
         return False
 
+    @property
+    def ranks(self) -> range:
+        """How many dimensions it may have, where it certainly is a tensor of so many; else any number, and empty."""
+        return range(0)
+
 
 UNKNOWN = Value()
 """What is not understood."""

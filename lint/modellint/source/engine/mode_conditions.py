@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import (
@@ -22,6 +22,7 @@ from modellint.source.engine.asserted_conditions import asserted_truth, connecte
 from modellint.source.engine.version_conditions import version_truth
 from modellint.source.project.symbols import FunctionRef
 from modellint.source.syntax.ast_walk import of_kind, once
+from modellint.source.syntax.rank_conditions import tensor_of_rank
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Function
@@ -244,6 +245,8 @@ class Modes:
             return truth
         if self.functions and (truth := asserted_truth(test, self.functions[-1], frame.file.tree)) is not None:
             return truth
+        if (truth := connected(test, lambda part: _by_rank(part, frame))) is not None:
+            return truth
         match test:
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
@@ -434,10 +437,17 @@ class Modes:
                 if name in ("training", "is_training", "train", "is_train"):
                     return True
                 value = frame.locals.get(name)
-                return True if isinstance(value, Method) and value.name == "training" else None
+                if isinstance(value, Method) and value.name == "training":
+                    return True
+                asked = self._modes_of_the_function().get(name)
+                return self.guard(asked, frame) if asked is not None else None
             case ast.Call(func=ast.Attribute(attr="is_grad_enabled")):
                 return True
         return None
+
+    def _modes_of_the_function(self) -> dict[str, ast.expr]:
+        """The variables that one statement of the function alone binds, to what asks for the mode: `test = not self.training`."""
+        return once(self.functions[-1], "_modes_bound_once", _modes_bound_once) if self.functions else {}
 
 
 _UNTOLD = object()
@@ -484,9 +494,11 @@ def _is_always_true(test: ast.expr, frame: Frame) -> bool | None:
 
 
 def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
-    """What a condition is by constants of its file: names that one statement at its top binds to True or False, and nothing else does."""
+    """What a condition is by constants: those that it writes out, and names that one statement at the file's top alone binds to one."""
 
     def constant(part: ast.expr) -> bool | None:
+        if isinstance(part, ast.Constant) and isinstance(part.value, (bool, int)):
+            return bool(part.value)
         if not isinstance(part, ast.Name) or part.id in frame.locals or part.id in (frame.closure or ()):
             return None
         match frame.file.names.get(part.id):
@@ -497,6 +509,20 @@ def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
     return connected(test, constant)
 
 
+def _by_rank(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition is by the rank of a tensor that the code itself makes: `if x.dim() == 2:`."""
+    match test:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
+            tensor, compare = tensor_of_rank(left), COMPARISONS.get(type(op))
+        case _:
+            return None
+    if not isinstance(tensor, ast.Name) or tensor.id not in frame.locals or frame.loops or compare is None:
+        return None
+    parts = alternatives(frame.locals[tensor.id])
+    truths = {bool(compare(rank, number)) for part in parts for rank in part.ranks}
+    return truths.pop() if len(truths) == 1 and all(part.ranks for part in parts) else None
+
+
 def _by_flags_of_the_function(test: ast.expr, function: ast.AST) -> bool | None:
     """What a condition is by variables of the function that one statement alone binds, to False or True: `merge = False`."""
     flags = once(function, "_flags_bound_once", _flags_bound_once)
@@ -505,17 +531,48 @@ def _by_flags_of_the_function(test: ast.expr, function: ast.AST) -> bool | None:
 
 def _flags_bound_once(function: ast.AST) -> dict[str, bool]:
     flags: dict[str, bool] = {}
-    for statement in getattr(function, "body", ()) if not isinstance(function, ast.Lambda) else ():
+    for statement in _statements_of(function):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool() as value)):
                 flags[name] = value
-    if not flags:
-        return flags
+    once_bound = _bound_once(function, flags) if flags else ()
+    return {name: flags[name] for name in once_bound}
+
+
+def _modes_bound_once(function: ast.AST) -> dict[str, ast.expr]:
+    modes: dict[str, ast.expr] = {}
+    for statement in _statements_of(function):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _asks_for_the_mode(value):
+                modes[name] = value
+    once_bound = _bound_once(function, modes) if modes else ()
+    return {name: modes[name] for name in once_bound}
+
+
+def _asks_for_the_mode(node: ast.expr) -> bool:
+    """Whether an expression is `self.training`, its negation, or either and something else."""
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _asks_for_the_mode(operand)
+        case ast.BoolOp(values=values):
+            return any(map(_asks_for_the_mode, values))
+        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+            return True
+    return False
+
+
+def _statements_of(function: ast.AST) -> list[ast.stmt]:
+    """The statements of a function that stand in no other; a lambda has none."""
+    return [] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
+
+
+def _bound_once(function: ast.AST, names: Collection[str]) -> list[str]:
+    """Those of some variables that a function binds at one place alone."""
     bound = [part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load)]
     bound += [part.arg for part in of_kind(function, ast.arg)]
     bound += [name for part in of_kind(function, ast.Global) for name in part.names * 2]
     bound += [name for part in of_kind(function, ast.Nonlocal) for name in part.names * 2]
-    return {name: value for name, value in flags.items() if bound.count(name) == 1}
+    return [name for name in names if bound.count(name) == 1]
 
 
 def _globals(tree: ast.AST) -> frozenset[str]:

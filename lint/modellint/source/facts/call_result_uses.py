@@ -274,8 +274,13 @@ class HandedOn:
             self._of_names[key] = None if None in ends else [*calls]
         return self._of_names[key]
 
-    def returned(self, node: ast.expr, function: ast.AST, depth: int = 0) -> frozenset[Place] | None:
+    def returned(self, node: ast.expr, function: ast.AST) -> frozenset[Place] | None:
         """The elements of the returned tuple that an expression alone reaches, by what only computes; None where it goes elsewhere, too."""
+        end = self._end_of(node, function)
+        return self._name_returned(end, function) if isinstance(end, str) else end and frozenset({end})
+
+    def _end_of(self, node: ast.expr, function: ast.AST) -> Place | str | None:
+        """The element of the returned tuple, or the variable, that the value of an expression goes to; None where it goes elsewhere."""
         parents = parents_in(function)
         child: ast.AST = node
         for _ in range(_HIGHEST):
@@ -288,7 +293,7 @@ class HandedOn:
                 case ast.Tuple(elts=elts, ctx=ast.Load()) if isinstance(parents.get(parent), ast.Return):
                     starred = any(isinstance(part, ast.Starred) for part in elts)
                     at = next(at for at, part in enumerate(elts) if part is child)
-                    return None if starred else frozenset({Place(at, len(elts))})
+                    return None if starred else Place(at, len(elts))
                 case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
                     pass
                 case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Slice():
@@ -296,22 +301,27 @@ class HandedOn:
                 case ast.keyword(arg=name) if name not in (None, "out"):
                     pass
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child:
-                    return self._name_returned(name, function, depth + 1) if depth < _MOST_NAMES else None
+                    return name
                 case _:
                     return None
             child = parent
         return None
 
-    def _name_returned(self, name: str, function: ast.AST, depth: int) -> frozenset[Place] | None:
-        """The same of all that is read of a variable, whatever it is bound to."""
+    def _name_returned(self, name: str, function: ast.AST) -> frozenset[Place] | None:
+        """The same of all that is read of a variable, whatever it is bound to, and of the variables that this is bound to."""
         key = (function, name)
         if key not in self._returned:
-            # What goes round in a circle may go anywhere.
-            self._returned[key] = None
-            reads = once(function, "_plain_reads", _plain_reads).get(name, [])
-            ends = [self.returned(read, function, depth) for read in reads]
-            places = [places for places in ends if places is not None]
-            self._returned[key] = frozenset().union(*places) if len(places) == len(ends) else None
+            reads = once(function, "_plain_reads", _plain_reads)
+            names = {name: None}
+            pending = [name]
+            ends: list[Place | str | None] = []
+            for variable in pending:
+                more = [self._end_of(read, function) for read in reads.get(variable, [])]
+                ends += more
+                pending += [end for end in dict.fromkeys(more) if isinstance(end, str) and end not in names]
+                names.update(dict.fromkeys(pending))
+            is_told = None not in ends and len(names) <= _MOST_NAMES
+            self._returned[key] = frozenset(end for end in ends if isinstance(end, Place)) if is_told else None
         return self._returned[key]
 
     def _is_unread(self, call: ast.Call) -> bool:

@@ -453,17 +453,22 @@ class Code:
         return self._handed_on.of(node, function)
 
     def is_discarded(self, node: ast.expr, function: ast.AST) -> bool:
-        """Whether an expression only reaches elements of the tuple of the class's own `forward` that no caller in the project reads.
+        """Whether an expression only reaches elements of a tuple that a function gives back, and no caller in the project reads.
 
-        Conversion drops it then. So it is where other modules alone build the class, and all that call it are known.
+        Conversion drops it then. The function is the class's own `forward`, where other modules alone build the class, or one at the top
+        of the file; all that call it are known.
         """
-        from modellint.source.roles.forward_call_sites.unused_results import is_discarded
+        from modellint.source.roles.forward_call_sites.unused_results import is_discarded, is_discarded_of
 
         ref = self.ref
-        if ref is None or ref.file.members(ref.node).get("forward") is not function:
+        of_class = ref is not None and ref.file.members(ref.node).get("forward") is function
+        of_file = isinstance(function, ast.FunctionDef) and function in self.file.tree.body
+        places = self._handed_on.returned(node, function) if of_class or of_file else None
+        if not places:
             return False
-        places = self._handed_on.returned(node, function)
-        return bool(places) and is_discarded(self.project, ref, places or frozenset())
+        if ref is not None and of_class:
+            return is_discarded(self.project, ref, places)
+        return isinstance(function, ast.FunctionDef) and is_discarded_of(self.project, self.file, function, places)
 
     @cached_property
     def _handed_on(self) -> HandedOn:

@@ -12,8 +12,12 @@ from modellint.source.syntax.call_signature_mismatch import misfits
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-LOOKED_UP = re.compile(r"(?<![.\w])(?:globals|locals|vars|eval|exec)\(|\bsys\.modules\b|\w\.__dict__\[")
-"""What finds names by strings."""
+LOOKED_UP = re.compile(
+    r"(?<![.\w])(?<!def )(?:globals|locals|eval|exec)\("
+    r"|(?<![.\w])vars\((?!(?:self|args|opts?|options|cfg|config|flags|hparams)\))"
+    r"|\bsys\.modules\b|\w\.__dict__\["
+)
+"""What finds names by strings: neither a function that is called `eval` itself, nor the words of a command line."""
 
 
 def evaluated_calls(file: IndexedFile) -> list[ast.Call] | None:

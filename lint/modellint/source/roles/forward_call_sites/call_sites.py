@@ -72,8 +72,11 @@ class Calls:
             sites += own
         return sites
 
-    def of_function(self, file: IndexedFile, function: _Function) -> list[Site] | None:
-        """The calls of a function at the top of a file that are in no test; None where others than methods may call it."""
+    def of_function(self, file: IndexedFile, function: _Function, by_functions: bool = False) -> list[Site] | None:
+        """The calls of a function at the top of a file that are in no test; None where others than methods may call it.
+
+        Functions may do so too where ``by_functions`` is set.
+        """
         self.project.touch_tree()
         mentions = self.project.mentions
         name = function.name
@@ -104,7 +107,7 @@ class Calls:
                     continue
                 called = (call for call in of_kind(mention.statement, ast.Call) if call.func is mention.node)
                 call = next(called, None)
-                if call is None or mention.cls is None:
+                if call is None or mention.function is None or (mention.cls is None and not by_functions):
                     return None
                 sites.append(Site(call, mention.function, None))
         return sites

@@ -1,4 +1,4 @@
-"""Unused results: elements of a tuple that a `forward` gives back and that no call site in the project reads."""
+"""Unused results: elements of a tuple that a `forward` or a function gives back and that no call site in the project reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modellint.source.syntax.ast_walk import of_kind, parents_in
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
-    from modellint.source.project.symbols import ClassRef
+    from modellint.source.project.symbols import ClassRef, IndexedFile
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -32,6 +32,15 @@ def is_discarded(project: Project, ref: ClassRef, places: frozenset[Place]) -> b
         and site.function is not None
         and project.is_module(site.owner) is True
         and all(_discards(site.call, site.function, place) for place in places)
+        for site in sites or ()
+    )
+
+
+def is_discarded_of(project: Project, file: IndexedFile, function: _Function, places: frozenset[Place]) -> bool:
+    """Whether all calls of a function at the top of a file are known, and none reads any of these elements."""
+    sites = Calls(project).of_function(file, function, by_functions=True)
+    return bool(sites) and all(
+        site.function is not None and all(_discards(site.call, site.function, place) for place in places)
         for site in sites or ()
     )
 
