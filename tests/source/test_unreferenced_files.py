@@ -397,3 +397,15 @@ def test_a_constructor_that_asks_for_what_nothing_sets(
 def test_a_constructor_that_asks_for_what_the_class_has(tmp_path: Path, inside: str) -> None:
     net = ASKED.format(asked="self.width").replace("    def __init__", f"    {inside}\n\n    def __init__")
     assert severities(tmp_path, {"models/net.py": net, "train.py": PROGRAM}, "models/net.py", "REG006") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "severity"),
+    [
+        (("export_torchscript", "export_onnx", "export_pnnx", "test_inference"), "info"),
+        (("export_torchscript", "export_onnx"), "error"),
+    ],
+)
+def test_a_model_that_another_converter_wrote_out(tmp_path: Path, functions: tuple[str, ...], severity: str) -> None:
+    text = OLD + "".join(f"\n\ndef {name}():\n    print(Old())\n" for name in functions)
+    assert severities(tmp_path, {"old_pnnx.py": text}, "old_pnnx.py") == [severity]

@@ -1,4 +1,4 @@
-"""Records of runs: copies of a program's files that a run put beside its results."""
+"""Records of runs: copies of a program's files that a run put beside its results, and models that another converter wrote out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ _FOLDERS = re.compile(
     re.IGNORECASE,
 )
 """What folders are called that runs write to."""
+
+
+_OF_PNNX = frozenset({"export_torchscript", "export_pnnx", "test_inference"})
+"""Functions that stand in every model that pnnx, the converter of ncnn, writes out beside what it converts."""
+
+
+def is_written_by_a_converter(file: IndexedFile) -> bool:
+    """Whether a file is a graph that pnnx wrote out in Python: nobody writes it, and it is the model behind another conversion."""
+    return all(name in file.functions for name in _OF_PNNX)
 
 
 def is_record_of_a_run(project: Project, file: IndexedFile) -> bool:

@@ -20,7 +20,7 @@ from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags.flag_conditions import is_never_built, is_switched_off
 from modellint.source.roles.dead_code.always_raising_code import asks_in_vain_before, cannot_be_run, fails_before
 from modellint.source.roles.files.forward_hooks import registers_no_hook
-from modellint.source.roles.files.run_records import is_record_of_a_run
+from modellint.source.roles.files.run_records import is_record_of_a_run, is_written_by_a_converter
 from modellint.source.roles.forward_call_sites.call_arguments import is_left_out, is_never_switched_on
 from modellint.source.roles.forward_call_sites.call_sites import is_only_trained
 from modellint.source.roles.inference_path.reachability import Reachability, is_off_path
@@ -105,7 +105,7 @@ class _Paths:
         if rule is None:
             return False
         # Nobody exports what a test defines, or trains it to be kept: whatever a rule is about.
-        if is_in_tests(self.project, file) or is_record_of_a_run(self.project, file):
+        if is_in_tests(self.project, file) or is_record_of_a_run(self.project, file) or is_written_by_a_converter(file):
             return True
         if (
             rule.answered_by
