@@ -733,3 +733,40 @@ def test_an_element_of_a_result_that_no_caller_reads(
     tmp_path: Path, computed: str, used: str, severities: list[str]
 ) -> None:
     assert of_project(tmp_path, UNREAD.format(computed=computed, used=used), "OPS001") == severities
+
+
+FLOW = """
+class Flow(nn.Module):
+    def forward(self, x, w=None, reverse=False):
+        if not reverse:
+            {before}
+            return F.logsigmoid(x), w
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flow = Flow()
+
+    def forward(self, x, y):
+        return self.flow(x, y)
+
+    def {answers}(self, x):
+        return {used}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "answers", "used", "severity"),
+    [
+        ("pass", "infer", "self.flow(x, reverse=True)", "info"),
+        ("pass", "infer", "self.flow(x)", "warning"),
+        ("assert w is not None", "infer", "self.flow(x)", "info"),
+        ("assert w is not None", "infer", "self.flow(x, x)", "warning"),
+        ("pass", "encode", "self.flow(x, reverse=True)", "warning"),
+    ],
+)
+def test_a_branch_that_only_training_takes(tmp_path: Path, before: str, answers: str, used: str, severity: str) -> None:
+    text = FLOW.format(before=before, answers=answers, used=used)
+    assert of_project(tmp_path, text, "OPS001") == [severity]

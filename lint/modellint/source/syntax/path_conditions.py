@@ -12,10 +12,12 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
-    """The branches that end before what follows: their last row, what they ask, and whether that holds behind them."""
+    """The branches and assertions that end before what follows: their last row, what they ask, and whether that holds behind them."""
     ends: list[tuple[int, ast.expr, bool]] = []
     for statement in body:
-        if isinstance(statement, ast.If):
+        if isinstance(statement, ast.Assert):
+            ends.append((statement.end_lineno or 0, statement.test, True))
+        elif isinstance(statement, ast.If):
             leaves = [bool(block) and isinstance(block[-1], _EXITS) for block in (statement.body, statement.orelse)]
             if leaves[0] is not leaves[1]:
                 ends.append((statement.end_lineno or 0, statement.test, leaves[1]))
@@ -23,7 +25,7 @@ def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
 
 
 def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr, bool]]:
-    """The conditions that hold, or do not, where a row of statements is reached; those of branches that end before it too."""
+    """The conditions that hold, or do not, where a row of statements is reached; those of branches and assertions before it too."""
     if not body:
         return
     for end, test, holds in once(body[0], "_ends_before", lambda _: _ends(body)):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from modellint.source.project.mentions import mentions_in
 from modellint.source.project.symbols import ClassRef, External, IndexedFile, dotted_name
 from modellint.source.roles.forward_call_sites.call_sites import MOST_FILES, Calls, Site
-from modellint.source.roles.training_parts import is_training_hook
+from modellint.source.roles.training_code import infers_elsewhere, is_told_answers
+from modellint.source.roles.training_parts import is_training_hook, methods_of_forward
+from modellint.source.roles.uninterpreted_class import UnreadClass
 from modellint.source.syntax.ast_walk import of_kind, once
 from modellint.source.syntax.path_conditions import conditions_at
 
@@ -137,7 +139,7 @@ def _flag_given(calls: Calls, ref: ClassRef, function: _Function, name: str, dep
         return None
     given: set[bool | None] = set()
     for site in sites:
-        if site.function is not None and is_training_hook(site.function):
+        if _is_for_training(calls.project, site):
             continue
         value = None if _is_spread(site.call) else _value_of(site.call, name, place) or default
         match value:
@@ -211,7 +213,7 @@ def given_for(
             sites = None if function.name.startswith("__") else calls.on_self(function.name)
     values: list[tuple[ast.expr, _Function | None]] = []
     for site in sites or ():
-        if site.function is not None and is_training_hook(site.function):
+        if _is_for_training(calls.project, site):
             continue
         value = _value_of(site.call, name, place)
         if value is not None:
@@ -222,6 +224,19 @@ def given_for(
             return None
         values.append((default, function))
     return values or None
+
+
+def _is_for_training(project: Project, site: Site) -> bool:
+    """Whether a call stands in a hook of a trainer, or in what only the `forward` of a class runs which answers by another method."""
+    if site.function is None:
+        return False
+    if is_training_hook(site.function):
+        return True
+    if site.owner is None:
+        return False
+    cls = UnreadClass(project, site.owner)
+    trains = once(site.owner.node, "_infers_elsewhere", lambda _: infers_elsewhere(cls) or is_told_answers(cls))
+    return trains and site.function.name in methods_of_forward(cls.methods)
 
 
 def _hands_on(project: Project, file: IndexedFile, decorator: ast.expr) -> bool:
@@ -398,7 +413,7 @@ def _do_all_leave_out(calls: Calls, ref: ClassRef, method: _Function, name: str,
         return False
     is_called = False
     for site in sites:
-        if site.function is not None and is_training_hook(site.function):
+        if _is_for_training(calls.project, site):
             continue
         if not _site_leaves_out(calls, site, name, argument, depth):
             return False
