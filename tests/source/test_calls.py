@@ -211,6 +211,10 @@ def test_wrapping_for_several_devices_is_information(test: str, severity: str) -
     init = f"self.a = nn.Linear(2, 2)\nif {test}:\n    self.a = nn.DataParallel(self.a)"
     findings = modellint.check_source(net("return self.a(x)", init)).diagnostics
     assert [finding.severity.label for finding in findings if finding.code == "FLW006"] == [severity]
+    compiled = modellint.check_source(
+        net("return self.a(x)", init.replace("nn.DataParallel", "torch.compile"))
+    ).diagnostics
+    assert [finding.severity.label for finding in compiled if finding.code == "FLW006"] == ["warning"]
 
 
 def test_wrapping_for_training_is_clean() -> None:

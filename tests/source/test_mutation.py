@@ -995,6 +995,7 @@ def test_a_part_of_the_last_dimension_laid_out_anew_is_a_copy(body: str, expecte
     [
         ("torch.zeros(*x.shape)", []),
         ("x.new_ones(x.shape).to(x.device)", []),
+        ("torch.zeros(*x.shape).to(memory_format=torch.channels_last)", ["MUT010"]),
         ("torch.zeros(3, 4).t()", ["MUT010"]),
         ("torch.zeros_like(x.permute(0, 2, 1)).to(x.device)", ["MUT010"]),
     ],

@@ -21,6 +21,7 @@ _WRAPPERS = {
     "torch.nn.parallel.distributed.DistributedDataParallel": "DistributedDataParallel",
     "torch.compile": "torch.compile",
 }
+_OF_SEVERAL = frozenset({"DataParallel", "DistributedDataParallel"})
 _SEVERAL = re.compile(
     r"(?:device_count\(\)|n_?gpus?|num_gpus?|gpu_count|world_size|len\([\w.]*(?:gpus?|devices?|device_ids|gpu_ids)\)) > 1\b"
     r"|\b(?:is_)?distributed\b|\b(?:multi|multiple)_?gpus?\b"
@@ -116,7 +117,7 @@ class WrappedModule(Rule):
                 binding.statement,
                 f"`self.{binding.attribute}` is wrapped in `{wrapper}`, which cannot be traced",
                 attribute=binding.attribute,
-                severity=Severity.INFO if _is_for_several(code, call) else self.severity,
+                severity=Severity.INFO if wrapper in _OF_SEVERAL and _is_for_several(code, call) else self.severity,
                 fix=fix,
             )
 

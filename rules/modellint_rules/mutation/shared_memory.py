@@ -119,7 +119,12 @@ def _is_view(result: Tensor, source: Tensor) -> bool:
 def _is_made_in_order(tensor: Tensor) -> bool:
     """Whether a tensor is contiguous whatever its rank, as a function made it from sizes, and it is only moved since."""
     root = tensor.root
-    return root.made_by in _FACTORIES and all(part is root or part.made_by in _MOVES for part in bases(tensor))
+    parts = [*bases(tensor)]
+    return (
+        root.made_by in _FACTORIES
+        and all(part is root or part.made_by in _MOVES for part in parts)
+        and not any(word.arg == "memory_format" for part in parts for word in getattr(part.node, "keywords", ()))
+    )
 
 
 def is_filled_once(code: Code, write: Write | Call, name: str) -> bool:
