@@ -15,6 +15,7 @@ import argparse
 import os
 import random
 import re
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -339,8 +340,8 @@ def quick(project: Path, draw: random.Random) -> str:
     if place.exists():
         place.unlink()
     elif folder.exists():
-        (folder / "__init__.py").unlink()
-        folder.rmdir()
+        # Python may have left its compiled files there.
+        shutil.rmtree(folder)
     else:
         if draw.random() < 0.5:
             folder.mkdir()
